@@ -1,0 +1,30 @@
+"""Paceline: decode language models many tokens at a time, with output identical to plain decoding.
+
+Names are imported when they are first used, so that `import paceline` and the command line stay fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paceline.errors import PacelineError
+    from paceline.llm import LLM
+    from paceline.request import Chunk, Completion, Sampling, Stats, Usage
+
+__all__ = ["LLM", "Chunk", "Completion", "PacelineError", "Sampling", "Stats", "Usage", "__version__"]
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "LLM": "paceline.llm",
+    "PacelineError": "paceline.errors",
+    **dict.fromkeys(("Chunk", "Completion", "Sampling", "Stats", "Usage"), "paceline.request"),
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'paceline' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,1 @@
+"""K/V of sequences: append, truncate, compact, view."""

@@ -1,0 +1,47 @@
+"""Plain decoding, one token per round: the oracle that every other method is compared with."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+import torch
+
+from paceline.decode.sequence import Sequence
+from paceline.decode.target import Target
+from paceline.request import Round, Sampling
+
+__all__ = ["Autoregressive"]
+
+
+@dataclass(frozen=True, slots=True)
+class Autoregressive:
+    """Propose nothing, read the anchor, commit the target's next token."""
+
+    target: Target
+    name = "ar"
+
+    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+        """Refuse what cannot be decoded; see `Target.check`."""
+        self.target.check(prompt, sampling)
+
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Sequence:
+        """A new sequence; see `Target.open`."""
+        return self.target.open(prompt, sampling, seed, draft_cache=None)
+
+    @torch.inference_mode()
+    def prefill(self, sequences: Many[Sequence]) -> None:
+        """Read the prompts and commit the first token of each answer."""
+        self.target.prefill(sequences)
+
+    @torch.inference_mode()
+    def step(self, sequences: Many[Sequence]) -> list[Round]:
+        """One round for every sequence."""
+        started = time.perf_counter()
+        readings = self.target.read(sequences, [()] * len(sequences))
+        for sequence, reading in zip(sequences, readings, strict=True):
+            sequence.cache.advance(1)
+            sequence.commit(reading.tokens)
+        seconds = (time.perf_counter() - started) / len(sequences)
+        return [Round((), tuple(reading.tokens), tuple(reading.tokens), 0, 0.0, seconds) for reading in readings]

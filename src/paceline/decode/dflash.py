@@ -1,0 +1,115 @@
+"""DFlash: a block-diffusion drafter proposes, the target verifies (arXiv 2602.06036; A1 with one denoising step).
+
+    propose   the drafter fills [anchor, MASK, …] in one pass, conditioned on the target's features
+    read      the target computes its own token after the anchor and after every draft, in one pass
+    agree     the longest prefix of the drafts that the target chose too
+    commit    these and the target's next token; caches and features of exactly these stay
+
+The drafter draws with the target's noise and processors, so its proposals are the target's tokens wherever both
+distributions agree; the text is the target's in any case (DESIGN.md §2).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paceline.cache.store import SequenceCache
+from paceline.decode.agree import longest_prefix
+from paceline.decode.sequence import Sequence, flat
+from paceline.decode.target import Reading, Target
+from paceline.models.attention import Segment
+from paceline.models.drafter import Drafter
+from paceline.request import Round, Sampling
+
+__all__ = ["DFlash"]
+
+
+@dataclass(frozen=True, slots=True)
+class DFlash:
+    """One chain of drafts per round. `block_size` counts the anchor: at most block_size - 1 drafts, one bonus token."""
+
+    target: Target
+    drafter: Drafter
+    block_size: int
+    name = "dflash"
+
+    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+        """Refuse what cannot be decoded; see `Target.check`."""
+        self.target.check(prompt, sampling)
+
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Sequence:
+        """A new sequence with room for the drafter's context; see `Target.open`."""
+        block, weight = self.drafter.spec.block, self.drafter.fc.weight
+        shape = (block.num_layers, block.num_kv_heads, block.head_dim, len(prompt) + 256)
+        return self.target.open(prompt, sampling, seed, SequenceCache(*shape, weight.dtype, weight.device))
+
+    @torch.inference_mode()
+    def prefill(self, sequences: Many[Sequence]) -> None:
+        """Read the prompts, commit the first token of each answer, and remember the prompts for the drafter."""
+        self._remember(sequences, self.target.prefill(sequences))
+
+    @torch.inference_mode()
+    def step(self, sequences: Many[Sequence]) -> list[Round]:
+        """One round for every sequence."""
+        started = time.perf_counter()
+        drafts = self._propose(sequences)
+        proposed = time.perf_counter()
+        readings = self.target.read(sequences, drafts)
+        agreed = [longest_prefix(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
+        self._commit(sequences, readings, agreed)
+        draft_seconds = (proposed - started) / len(sequences)
+        verify_seconds = (time.perf_counter() - proposed) / len(sequences)
+        return [
+            Round(tuple(draft), tuple(r.tokens), tuple(r.tokens[: n + 1]), n, draft_seconds, verify_seconds)
+            for draft, r, n in zip(drafts, readings, agreed, strict=True)
+        ]
+
+    def _propose(self, sequences: Many[Sequence]) -> list[list[int]]:
+        """Drafts for the slots behind each anchor, no more than may still be committed.
+
+        The block is always whole, since the drafter was trained on whole blocks; surplus slots are not read.
+        """
+        slots = [min(self.block_size, sequence.remaining_tokens) for sequence in sequences]
+        if max(slots) == 1:
+            return [[] for _ in sequences]
+        mask = self.drafter.spec.mask_token_id
+        rows = [[sequence.tokens[-1], *[mask] * (self.block_size - 1)] for sequence in sequences]
+        tokens, positions = flat(rows, [len(sequence.tokens) - 1 for sequence in sequences], self.target.device)
+        segments = [Segment(self.block_size, sequence.draft_cache) for sequence in sequences]
+        blocks = self.drafter(tokens, positions, self.drafter.attention(segments)).split(self.block_size)
+        used = [block[1:count] for block, count in zip(blocks, slots, strict=True)]
+        logits = self.drafter.logits(torch.cat(used)).split([count - 1 for count in slots])
+        banned = self.target.banned(mask)
+        return [
+            sequence.choose(scores, (), banned, len(sequence.tokens)) if len(scores) else []
+            for sequence, scores in zip(sequences, logits, strict=True)
+        ]
+
+    def _commit(self, sequences: Many[Sequence], readings: Many[Reading], agreed: Many[int]) -> None:
+        """Keep the anchor and the agreed drafts in both caches; the bonus token is the next anchor."""
+        kept: list[Tensor | None] = []
+        for sequence, reading, count in zip(sequences, readings, agreed, strict=True):
+            sequence.cache.advance(count + 1)
+            kept.append(None if reading.features is None else reading.features[: count + 1])
+        self._remember(sequences, kept)
+        for sequence, reading, count in zip(sequences, readings, agreed, strict=True):
+            sequence.commit(reading.tokens[: count + 1])
+
+    def _remember(self, sequences: Many[Sequence], features: Many[Tensor | None]) -> None:
+        """Turn features of newly committed tokens into the drafter's context."""
+        parts = [part for part in features if part is not None]
+        starts = [sequence.draft_cache.length for sequence in sequences]
+        positions = [torch.arange(start, start + len(part)) for start, part in zip(starts, parts, strict=True)]
+        keys, values = self.drafter.context(torch.cat(parts), torch.cat(positions).to(self.target.device))
+        counts = [len(part) for part in parts]
+        for layer, (layer_keys, layer_values) in enumerate(zip(keys, values, strict=True)):
+            split = zip(sequences, layer_keys.split(counts), layer_values.split(counts), strict=True)
+            for sequence, k, v in split:
+                sequence.draft_cache.append(layer, k, v)
+        for sequence, count in zip(sequences, counts, strict=True):
+            sequence.draft_cache.advance(count)

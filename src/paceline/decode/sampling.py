@@ -1,0 +1,160 @@
+"""From scores to tokens: temperature, then top-k, top-p and min-p, then argmax of score + temperature * noise.
+
+Drafter, target and bonus token all choose here, with one greedy cut-off and one rule for ties: the lowest id. The
+choice follows softmax(scores / temperature), filtered and renormalised, by the Gumbel-max trick (Maddison et al.,
+arXiv:1411.0030), and is a function of the scores and the noise alone. Top-p: arXiv:1904.09751; min-p: arXiv:2407.01082.
+
+Knows nothing of penalties (processors.py), of how noise is made (noise.py), nor of who drafted what (agree.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from paceline.decode.noise import NoiseCache
+from paceline.decode.processors import widen
+from paceline.errors import PacelineError
+from paceline.request import Sampling
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+
+__all__ = ["GREEDY_BELOW", "choose", "is_greedy", "margins", "probabilities", "survivors"]
+
+GREEDY_BELOW = 1e-5
+"""A temperature at or under this is argmax."""
+
+_FIRST_REACH = 64  # ids ranked at first where only top-p or min-p will say how many are needed
+
+
+def is_greedy(sampling: Sampling) -> bool:
+    """True where the choice is plain argmax and needs no noise."""
+    return sampling.temperature <= GREEDY_BELOW
+
+
+def choose(
+    scores: Float[Tensor, "rows vocab"], sampling: Sampling, noise: NoiseCache, positions: Sequence[int]
+) -> Int[Tensor, " rows"]:
+    """The token of each row.
+
+    Args:
+        scores: logits after the processors, in any precision.
+        noise: of this sequence; not read where greedy.
+        positions: absolute position of the token each row draws (a `range` is fastest).
+
+    Raises:
+        PacelineError: a row holds NaN or infinity, or nothing that may be drawn.
+    """
+    perturbed, ids = _perturbed(scores, sampling, noise, positions)
+    if ids is None:
+        return perturbed.argmax(-1)  # torch documents: the first of several maxima
+    return ids.masked_fill(perturbed < perturbed.amax(-1, keepdim=True), scores.shape[-1]).amin(-1)
+
+
+def margins(
+    scores: Float[Tensor, "rows vocab"], sampling: Sampling, noise: NoiseCache, positions: Sequence[int]
+) -> Float[Tensor, " rows"]:
+    """How far the choice of each row is ahead of the second, in units of scores; infinity where it is alone."""
+    perturbed, _ = _perturbed(scores, sampling, noise, positions)
+    if perturbed.shape[-1] == 1:
+        return perturbed.new_full((len(perturbed),), torch.inf)
+    first, second = perturbed.topk(2).values.unbind(-1)
+    return first - second
+
+
+def probabilities(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Float[Tensor, "rows vocab"]:
+    """The exact law of `choose` over the noise; 1 at the argmax where greedy."""
+    scores = _checked(scores)
+    if is_greedy(sampling):
+        return torch.zeros_like(scores).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
+    kept = scores.masked_fill(~survivors(scores, sampling), -torch.inf)
+    return ((kept - kept.amax(-1, keepdim=True)) / sampling.temperature).softmax(-1)
+
+
+def survivors(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Bool[Tensor, "rows vocab"]:
+    """Which ids may be drawn: top-k of the scores, then top-p and min-p of softmax(scores / temperature) over those.
+
+    Top-p keeps ids while the mass before them is < top_p, so the first always stays. Ties keep the lowest ids. The
+    temperature is not greedy.
+    """
+    if not sampling.filtered:
+        return scores > -torch.inf
+    values, ids = _candidates(widen(scores), sampling)
+    return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, ids, values > -torch.inf)
+
+
+def _perturbed(
+    scores: Float[Tensor, "rows vocab"], sampling: Sampling, noise: NoiseCache, positions: Sequence[int]
+) -> tuple[Float[Tensor, "rows ids"], Int[Tensor, "rows ids"] | None]:
+    """Scores plus scaled noise, and the ids they belong to; None: the whole vocabulary."""
+    scores = _checked(scores)
+    if is_greedy(sampling):
+        return scores, None
+    if not sampling.filtered:
+        return scores + sampling.temperature * noise.at(positions).to(scores.dtype), None
+    values, ids = _candidates(scores, sampling)
+    return values + sampling.temperature * noise.at(positions, ids).to(scores.dtype), ids
+
+
+def _checked(scores: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
+    scores = widen(scores)
+    if not bool(scores.amax(-1).isfinite().all()):
+        raise PacelineError(
+            "The model's scores hold no finite maximum (NaN, infinity, or every token ruled out).",
+            remedy="Check the weights; where half precision overflows, run in float32.",
+        )
+    return scores
+
+
+def _candidates(
+    scores: Float[Tensor, "rows vocab"], sampling: Sampling
+) -> tuple[Float[Tensor, "rows kept"], Int[Tensor, "rows kept"]]:
+    """Scores and ids of the survivors in falling order; rows with fewer are filled up with -inf."""
+    top, vocab = scores.amax(-1, keepdim=True), scores.shape[-1]
+    most = min(sampling.top_k or vocab, vocab)
+    reach = most if sampling.top_k else min(_FIRST_REACH, vocab)
+    while True:
+        values, ids = _ranked(scores, reach)
+        within = values if sampling.top_k else scores
+        log_mass = ((within - top) / sampling.temperature).logsumexp(-1, keepdim=True)
+        kept = _kept_of_ranked(((values - top) / sampling.temperature - log_mass).exp(), sampling)
+        if reach == most or not bool(kept[:, -1].any()):
+            return values.masked_fill(~kept, -torch.inf), ids
+        reach = min(8 * reach, most)
+
+
+def _kept_of_ranked(law: Float[Tensor, "rows ranks"], sampling: Sampling) -> Bool[Tensor, "rows ranks"]:
+    """Top-p and min-p on probabilities in falling order: a prefix of each row, never empty."""
+    kept = law >= sampling.min_p * law[:, :1]
+    if sampling.top_p < 1.0:
+        kept[:, 1:] &= law.cumsum(-1, dtype=torch.float64)[:, :-1] < sampling.top_p
+    return kept
+
+
+def _ranked(
+    scores: Float[Tensor, "rows vocab"], width: int
+) -> tuple[Float[Tensor, "rows width"], Int[Tensor, "rows width"]]:
+    """The `width` greatest scores of each row and their ids, in falling order, the lowest ids first on ties."""
+    ids = _superset(scores, width)
+    values, order = scores.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+    return values[:, :width], ids.gather(-1, order)[:, :width]
+
+
+def _superset(scores: Float[Tensor, "rows vocab"], width: int) -> Int[Tensor, "rows more"]:
+    """Ids, ascending, that hold the `width` greatest of each row and all that tie with them.
+
+    Sorting the vocabulary costs more than torch.topk, which does not say which of equal scores it takes: so it has to
+    reach down to a lower one.
+    """
+    reach = 2 * width
+    while reach < scores.shape[-1]:
+        values, ids = scores.topk(reach)
+        last = values[:, -1]
+        if bool(((last < values[:, width - 1]) | (last == -torch.inf)).all()):
+            return ids.sort(-1).values
+        reach *= 4
+    return torch.arange(scores.shape[-1], device=scores.device).expand_as(scores)

@@ -1,0 +1,77 @@
+"""The state of one request while it is decoded, and the target's own tokens for it.
+
+A sequence is committed tokens plus caches that cover all of them but the newest, the anchor, which the next round
+feeds. Knows nothing of methods, text or stopping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paceline.cache.store import SequenceCache
+from paceline.decode.noise import NoiseCache
+from paceline.decode.processors import TokenCounts, process
+from paceline.decode.sampling import choose
+from paceline.request import Sampling
+
+__all__ = ["Sequence"]
+
+
+@dataclass(slots=True)
+class Sequence:
+    """One answer in the making.
+
+    Attributes:
+        tokens: prompt and committed tokens.
+        prompt_tokens: how many of them are the prompt.
+        limit_tokens: most tokens, prompt included: max_tokens or the context ends the answer there.
+        sampling, seed: of this answer; the seed is never missing.
+        cache: K/V of the target; after each round it covers all tokens but the newest.
+        draft_cache: K/V of the drafter's context rows, for the same tokens; None without a drafter.
+        noise: the draw at each position, shared by drafter and target.
+        counts: what penalties need; None without penalties.
+    """
+
+    tokens: list[int]
+    prompt_tokens: int
+    limit_tokens: int
+    sampling: Sampling
+    seed: int
+    cache: SequenceCache
+    draft_cache: SequenceCache | None
+    noise: NoiseCache
+    counts: TokenCounts | None
+
+    @property
+    def remaining_tokens(self) -> int:
+        """How many tokens may still be committed."""
+        return self.limit_tokens - len(self.tokens)
+
+    def choose(self, logits: Tensor, path: Tokens[int], banned: Tensor | None, first: int) -> list[int]:
+        """The tokens that logits [rows, vocab] give, at positions first, first + 1, …
+
+        Args:
+            path: drafts before each row (row i is scored after path[:i]); empty where rows see only committed tokens.
+            banned: ids never drawn.
+        """
+        scores = process(logits, self.sampling, self.counts, path, banned)
+        chosen: list[int] = choose(scores, self.sampling, self.noise, range(first, first + len(logits))).tolist()
+        return chosen
+
+    def commit(self, tokens: Tokens[int]) -> None:
+        """Append agreed tokens."""
+        self.tokens.extend(tokens)
+        if self.counts is not None:
+            self.counts.commit(tokens)
+        self.noise.forget(len(self.tokens))
+
+
+def flat(rows: Tokens[Tokens[int]], starts: Tokens[int], device: torch.device) -> tuple[Tensor, Tensor]:
+    """Rows of all sequences end to end: their ids and absolute positions, each int64 [rows]."""
+    tokens = [token for row in rows for token in row]
+    positions = [start + i for row, start in zip(rows, starts, strict=True) for i in range(len(row))]
+    return torch.tensor(tokens, device=device), torch.tensor(positions, device=device)

@@ -1,0 +1,146 @@
+"""The trusted model: it opens a sequence, reads the prompt, and reads drafts.
+
+What every method shares, so that all of them get the same reference tokens. Does not know who drafted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paceline.cache.store import SequenceCache
+from paceline.decode.noise import NoiseCache
+from paceline.decode.processors import TokenCounts, check_bias
+from paceline.decode.sequence import Sequence, flat
+from paceline.errors import BadRequest, ContextOverflow
+from paceline.models.attention import Segment, cached_attention
+from paceline.models.transformer import Output, Transformer
+from paceline.request import Sampling
+
+__all__ = ["Reading", "Target"]
+
+_PREFILL_ROWS = 2048
+"""Rows of one prompt pass: bounds its memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the target said about the rows of one sequence.
+
+    Attributes:
+        tokens: its own token after each row.
+        features: [rows, taps * hidden] for the drafter, or None.
+    """
+
+    tokens: list[int]
+    features: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An AR model and the ids that are its vocabulary.
+
+    Attributes:
+        usable_tokens: ids from here on are padding of the embedding table; they are never drawn.
+        taps: layers whose output the drafter wants.
+    """
+
+    model: Transformer
+    usable_tokens: int
+    taps: tuple[int, ...] = ()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return self.model.embed.weight.device
+
+    def banned(self, *more: int) -> Tensor | None:
+        """Ids never to be drawn: the padding of the vocabulary, and `more`."""
+        ids = [*range(self.usable_tokens, self.model.spec.vocab_size), *more]
+        return torch.tensor(ids, device=self.device) if ids else None
+
+    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+        """Refuse what cannot be decoded.
+
+        Raises:
+            BadRequest: an empty prompt, or an id outside the vocabulary.
+            ContextOverflow: no room for a single new token.
+        """
+        context_tokens = self.model.spec.context_tokens
+        if not prompt:
+            raise BadRequest("The prompt is empty.", remedy="It must have at least one token.", param="prompt")
+        for token in prompt:
+            if not 0 <= token < self.usable_tokens:
+                remedy = f"Ids of this model are 0 … {self.usable_tokens - 1}."
+                raise BadRequest(f"The prompt contains token id {token}.", remedy=remedy, param="prompt")
+        if len(prompt) >= context_tokens:
+            raise ContextOverflow(len(prompt), context_tokens)
+        check_bias(sampling, self.usable_tokens)
+
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int, draft_cache: SequenceCache | None) -> Sequence:
+        """A new sequence for a request that `check` let pass; nothing has been read yet."""
+        spec = self.model.spec
+        limit = min(len(prompt) + sampling.max_tokens, spec.context_tokens)
+        weight = self.model.embed.weight
+        return Sequence(
+            tokens=list(prompt),
+            prompt_tokens=len(prompt),
+            limit_tokens=limit,
+            sampling=sampling,
+            seed=seed,
+            cache=SequenceCache(
+                spec.num_layers, spec.num_kv_heads, spec.head_dim, min(limit, len(prompt) + 256), weight.dtype, self.device
+            ),
+            draft_cache=draft_cache,
+            noise=NoiseCache(seed, spec.vocab_size, device=self.device),
+            counts=TokenCounts.of_prompt(prompt, spec.vocab_size, self.device) if sampling.penalised else None,
+        )
+
+    def prefill(self, sequences: Many[Sequence]) -> list[Tensor | None]:
+        """Read the prompts and commit the first token of each answer.
+
+        Returns:
+            The prompts' features, [prompt_tokens, taps * hidden] each; None without taps.
+        """
+        features = []
+        for sequence in sequences:
+            parts = [self._prompt_pass(sequence, start) for start in range(0, sequence.prompt_tokens, _PREFILL_ROWS)]
+            last = self.model.head(parts[-1][0][-1:])
+            sequence.commit(sequence.choose(last, (), self.banned(), sequence.prompt_tokens))
+            tapped = [part for _, part in parts if part is not None]
+            features.append(torch.cat(tapped) if tapped else None)
+        return features
+
+    def read(self, sequences: Many[Sequence], drafts: Many[Many[int]]) -> list[Reading]:
+        """Feed each anchor and its drafts in one pass; the target's own token after every one of them.
+
+        The rows lie behind the caches but are not part of them yet: see `keep`.
+        """
+        rows = [[sequence.tokens[-1], *draft] for sequence, draft in zip(sequences, drafts, strict=True)]
+        output = self._forward(rows, sequences)
+        counts = [len(row) for row in rows]
+        logits = self.model.head(output.hidden).split(counts)
+        features = [None] * len(rows) if output.features is None else output.features.split(counts)
+        banned = self.banned()
+        return [
+            Reading(sequence.choose(scores, draft, banned, len(sequence.tokens)), tapped)
+            for sequence, draft, scores, tapped in zip(sequences, drafts, logits, features, strict=True)
+        ]
+
+    def _prompt_pass(self, sequence: Sequence, start: int) -> tuple[Tensor, Tensor | None]:
+        rows = sequence.tokens[start : min(start + _PREFILL_ROWS, sequence.prompt_tokens)]
+        output = self._forward([rows], [sequence])
+        sequence.cache.advance(len(rows))
+        return output.hidden, output.features
+
+    def _forward(self, rows: Many[Many[int]], sequences: Many[Sequence]) -> Output:
+        caches = [sequence.cache for sequence in sequences]
+        tokens, positions = flat(rows, [cache.length for cache in caches], self.device)
+        segments = [Segment(len(row), cache) for row, cache in zip(rows, caches, strict=True)]
+        spec = self.model.spec
+        attend = cached_attention(segments, (True,) * spec.num_layers, spec.windows)
+        output: Output = self.model(tokens, positions, attend, self.taps)
+        return output

@@ -1,0 +1,1 @@
+"""The engine: what turns accepted runs of tokens into finished answers."""

@@ -1,0 +1,137 @@
+"""Runs answers to their end: admit, prefill, step, cut, release.
+
+A fixed number of answers decode together; when one ends, the next takes its place. Whoever is in the batch, each
+answer's tokens are its own (DESIGN.md §2). Knows nothing of models; a decoder is anything with `open`, `prefill` and
+`step`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence as Many
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from paceline.decode.sequence import Sequence
+from paceline.engine.stop import Stopper
+from paceline.request import Chunk, Completion, FinishReason, Round, Sampling, Stats, Usage
+from paceline.text import Detokenizer, Tokenizer
+
+__all__ = ["Answer", "Decoder", "Job", "run"]
+
+
+class Decoder(Protocol):
+    """A method of decode/: see `Autoregressive` and `DFlash`."""
+
+    name: str
+
+    def check(self, prompt: Many[int], sampling: Sampling) -> None: ...
+
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Sequence: ...
+
+    def prefill(self, sequences: Many[Sequence]) -> None: ...
+
+    def step(self, sequences: Many[Sequence]) -> list[Round]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One answer to produce."""
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    seed: int
+    prompt_index: int = 0
+    choice_index: int = 0
+
+
+@dataclass(slots=True)
+class Answer:
+    """An answer in the making: its sequence, where it ends, and what has been said."""
+
+    job: Job
+    sequence: Sequence
+    stopper: Stopper
+    started: float
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+
+    def take(self, tokens: Many[int], round: Round | None) -> Chunk:
+        """Cut a committed run, and say what of it may be streamed."""
+        cut = self.stopper.feed(tokens)
+        kept = tuple(tokens[: cut.kept])
+        if round is not None:
+            round = replace(round, committed=kept, accepted=min(round.accepted, len(kept)))
+            self.rounds.append(round)
+        self.token_ids.extend(kept)
+        self.text += cut.text
+        self.finish_reason = cut.finish_reason
+        return Chunk(cut.text, kept, round, cut.finish_reason)
+
+    def completion(self, method: str) -> Completion:
+        """The finished answer."""
+        assert self.finish_reason is not None
+        return Completion(
+            text=self.text,
+            token_ids=self.token_ids,
+            finish_reason=self.finish_reason,
+            usage=Usage(len(self.job.prompt), len(self.token_ids)),
+            stats=_stats(method, self.rounds, time.perf_counter() - self.started),
+            seed=self.job.seed,
+            prompt_index=self.job.prompt_index,
+            choice_index=self.job.choice_index,
+            rounds=tuple(self.rounds),
+        )
+
+
+def run(
+    decoder: Decoder,
+    jobs: Iterable[Job],
+    tokenizer: Tokenizer | None,
+    end_token_ids: frozenset[int],
+    max_batch: int,
+) -> Iterator[tuple[Answer, Chunk]]:
+    """Decode all jobs, at most `max_batch` at a time; yields every chunk with the answer it belongs to.
+
+    An answer is finished when its `finish_reason` is set. Abandoning the iterator releases everything.
+    """
+    waiting = deque(jobs)
+    active: list[Answer] = []
+    while waiting or active:
+        admitted = [
+            _admit(decoder, waiting.popleft(), tokenizer, end_token_ids)
+            for _ in range(min(max_batch - len(active), len(waiting)))
+        ]
+        if admitted:
+            decoder.prefill([answer.sequence for answer in admitted])
+            for answer in admitted:
+                yield answer, answer.take(answer.sequence.tokens[-1:], None)
+            active = [answer for answer in (*active, *admitted) if answer.finish_reason is None]
+        if active:
+            rounds = decoder.step([answer.sequence for answer in active])
+            for answer, round in zip(active, rounds, strict=True):
+                yield answer, answer.take(round.committed, round)
+            active = [answer for answer in active if answer.finish_reason is None]
+
+
+def _admit(decoder: Decoder, job: Job, tokenizer: Tokenizer | None, end_token_ids: frozenset[int]) -> Answer:
+    started = time.perf_counter()
+    sequence = decoder.open(job.prompt, job.sampling, job.seed)
+    stopper = Stopper(job.sampling, end_token_ids, sequence.remaining_tokens, Detokenizer(tokenizer))
+    return Answer(job, sequence, stopper, started)
+
+
+def _stats(method: str, rounds: Many[Round], total_seconds: float) -> Stats:
+    return Stats(
+        method=method,
+        rounds=len(rounds),
+        accepted_per_round=tuple(len(round.committed) for round in rounds),
+        drafted_tokens=sum(len(round.proposed) for round in rounds),
+        accepted_tokens=sum(round.accepted for round in rounds),
+        draft_seconds=sum(round.draft_seconds for round in rounds),
+        verify_seconds=sum(round.verify_seconds for round in rounds),
+        total_seconds=total_seconds,
+    )

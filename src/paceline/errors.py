@@ -1,0 +1,90 @@
+"""Every error a user of Paceline can meet, as one tree.
+
+PacelineError
+├── BadRequest              400  a prompt or a sampling setting that cannot be served
+│   └── ContextOverflow     400  the prompt does not fit the model's context
+├── ConfigError             400  a setting of the engine, a profile or a file that cannot be used
+├── TrainingError           500  data, or a checkpoint of a run, that training cannot go on with
+└── CheckpointError         500  a model folder that cannot be loaded
+    ├── UnsafeCheckpoint    500  pickle, remote code or a file built to mislead
+    ├── UnsupportedModel    500  a family or a feature that Paceline does not run
+    └── VocabularyMismatch  500  two models that do not speak the same tokens
+
+Each message says what was wrong, with which value, and what to do. Asserts elsewhere are for our own bugs.
+This module knows nothing of HTTP frameworks; it only states the status a server answers with.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BadRequest",
+    "CheckpointError",
+    "ConfigError",
+    "ContextOverflow",
+    "PacelineError",
+    "TrainingError",
+    "UnsafeCheckpoint",
+    "UnsupportedModel",
+    "VocabularyMismatch",
+]
+
+
+class PacelineError(Exception):
+    """Root of the tree.
+
+    Args:
+        message: what was wrong, and with which value.
+        remedy: what the user can do about it.
+        param: name of the offending setting, where there is one.
+    """
+
+    http_status = 500
+
+    def __init__(self, message: str, *, remedy: str = "", param: str | None = None) -> None:
+        super().__init__(f"{message} {remedy}".strip())
+        self.message = message
+        self.remedy = remedy
+        self.param = param
+
+
+class BadRequest(PacelineError):
+    """A prompt or a sampling setting that cannot be served."""
+
+    http_status = 400
+
+
+class ContextOverflow(BadRequest):
+    """The prompt does not fit the model's context; names both lengths in tokens."""
+
+    def __init__(self, prompt_tokens: int, context_tokens: int) -> None:
+        super().__init__(
+            f"The prompt has {prompt_tokens} tokens, the model's context is {context_tokens} tokens.",
+            remedy="Shorten the prompt: Paceline never cuts it silently.",
+            param="prompt",
+        )
+
+
+class ConfigError(PacelineError):
+    """A setting of the engine, a profile or a file that cannot be used."""
+
+    http_status = 400
+
+
+class TrainingError(PacelineError):
+    """Data, or a checkpoint of a run, that training cannot go on with."""
+
+
+class CheckpointError(PacelineError):
+    """A model folder that cannot be loaded: missing, truncated or inconsistent."""
+
+
+class UnsafeCheckpoint(CheckpointError):
+    """Pickle, remote code, or a file built to mislead its reader."""
+
+
+class UnsupportedModel(CheckpointError):
+    """A model family or feature that Paceline does not run."""
+
+
+class VocabularyMismatch(CheckpointError):
+    """Two models, or a model and a tokenizer, that do not speak the same tokens."""

@@ -1,0 +1,202 @@
+"""The Python API: five lines from a model to text.
+
+    from paceline import LLM, Sampling
+
+    llm = LLM()                                       # the bundled pair; or a folder, a hub id, a zoo name
+    answer = llm.generate("Once upon a time", Sampling(max_tokens=100))[0]
+    print(answer.text, answer.stats.acceptance_length)
+
+Puts together what the other rooms hold: loading, tokens, a decode method, the loop. Knows no details of any of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import torch
+
+from paceline.decode.autoregressive import Autoregressive
+from paceline.decode.dflash import DFlash
+from paceline.decode.noise import derive_seed, draw_seed
+from paceline.decode.target import Target
+from paceline.engine.loop import Decoder, Job, run
+from paceline.errors import BadRequest, ConfigError
+from paceline.models.load import load_drafter, load_transformer, resolve, shared_vocabulary
+from paceline.request import Chunk, Completion, Message, Prompt, Sampling
+from paceline.text import load_tokenizer
+from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
+
+__all__ = ["LLM"]
+
+Method = Literal["auto", "ar", "dflash"]
+Precision = Literal["exact", "half"]
+
+
+class LLM:
+    """A model, and the method that decodes it.
+
+    Args:
+        model: a checkpoint folder, a hub id, or the name of a bundled model; None is the bundled pair.
+        drafter: the same for a DFlash drafter of `model`; None takes the bundled model's own drafter, if that is it.
+        method: "dflash" needs a drafter, "ar" decodes plainly, "auto" is dflash where there is a drafter.
+        device: "auto" is CUDA where there is one, else the CPU.
+        precision: "exact" computes in float32 (DFlash and plain decoding give the same text, except after a
+            certified near-tie); "half" in bfloat16 (the same up to rounding of close calls).
+        block_size: rows of a block, the anchor included, 1 … 64; None is the drafter's own.
+        candidate_num: candidate blocks per round; 1 is a chain.
+        max_batch: answers decoded together.
+
+    Raises:
+        CheckpointError: a folder that cannot be loaded. ConfigError: settings that cannot be used together.
+    """
+
+    def __init__(
+        self,
+        model: str | Path | None = None,
+        *,
+        drafter: str | Path | None = None,
+        verifier: str | Path | None = None,
+        method: Method = "auto",
+        device: str = "auto",
+        precision: Precision = "exact",
+        block_size: int | None = None,
+        candidate_num: int = 1,
+        max_batch: int = 8,
+    ) -> None:
+        if verifier is not None:
+            raise ConfigError("verifier is set, and this version decodes AR targets only.", remedy="Leave it out.")
+        if candidate_num != 1:
+            raise ConfigError(f"candidate_num is {candidate_num!r}.", remedy="This version drafts one chain: 1.")
+        if max_batch < 1:
+            raise ConfigError(f"max_batch is {max_batch!r}.", remedy="It must be at least 1.")
+        if model is None or (drafter is None and str(model) == BUNDLED_TARGET):
+            drafter = drafter or BUNDLED_DRAFTER
+        folder = resolve(model or BUNDLED_TARGET)
+        place, dtype = _device(device), _dtype(precision)
+        self.tokenizer = load_tokenizer(folder)
+        self.model = load_transformer(folder, dtype, place)
+        self.max_batch = max_batch
+        sizes = self.model.spec.vocab_size
+        usable = sizes if self.tokenizer is None else shared_vocabulary(sizes, sizes, self.tokenizer.size)
+        self.end_token_ids = _end_tokens(self.model.spec.eos_token_ids, self.tokenizer)
+        if _method(method, drafter) == "ar":
+            self.drafter = None
+            self._decoder: Decoder = Autoregressive(Target(self.model, usable))
+        else:
+            self.drafter = load_drafter(resolve(cast(str, drafter)), self.model, dtype, place)
+            target = Target(self.model, usable, self.drafter.spec.target_layer_ids)
+            self._decoder = DFlash(target, self.drafter, _block_size(block_size, self.drafter.spec.block_size))
+
+    @property
+    def method(self) -> str:
+        """The method in effect, "ar" or "dflash"."""
+        return self._decoder.name
+
+    def generate(
+        self, prompts: Prompt | Sequence[Prompt], sampling: Sampling | Sequence[Sampling] | None = None
+    ) -> list[Completion]:
+        """Answer one prompt or many; always a list, prompt by prompt, each with its `sampling.n` answers in order.
+
+        Args:
+            prompts: text, token ids or chat messages, or a list of these. Text is tokenized as it stands, control
+                tokens included; chat messages go through the model's template, and their contents never become
+                control tokens.
+            sampling: one for all prompts, or one for each.
+
+        Raises:
+            BadRequest: a prompt or setting that cannot be served; nothing has been decoded then.
+        """
+        jobs = self._jobs(prompts, sampling)
+        done = {}
+        for answer, chunk in self._run(jobs):
+            if chunk.finish_reason is not None:
+                done[id(answer.job)] = answer.completion(self.method)
+        return [done[id(job)] for job in jobs]
+
+    def stream(self, prompt: Prompt, sampling: Sampling | None = None) -> Iterator[Chunk]:
+        """Answer one prompt round by round; `sampling.n` must be 1. Settings are checked before this returns.
+
+        The joined texts equal the text of `generate`.
+        """
+        jobs = self._jobs([prompt] if isinstance(prompt, str) else [prompt], sampling)
+        if len(jobs) != 1:
+            raise BadRequest("stream gives one answer.", remedy="Use n = 1, or generate.", param="n")
+        return (chunk for _, chunk in self._run(jobs))
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """The token ids of a prompt, as the model will read them."""
+        if isinstance(prompt, str):
+            return self._tokenizer_for("text").encode(prompt)
+        if all(isinstance(item, int) and not isinstance(item, bool) for item in prompt):
+            return [int(cast(int, item)) for item in prompt]
+        return self._tokenizer_for("chat messages").encode_chat(cast(Sequence[Message], prompt))
+
+    def _run(self, jobs: list[Job]) -> Iterator[tuple[Any, Chunk]]:
+        return run(self._decoder, jobs, self.tokenizer, self.end_token_ids, self.max_batch)
+
+    def _jobs(self, prompts: Prompt | Sequence[Prompt], sampling: Sampling | Sequence[Sampling] | None) -> list[Job]:
+        many = cast(Sequence[Prompt], [prompts] if _is_one(prompts) else prompts)
+        settings = list(sampling) if isinstance(sampling, Sequence) else [sampling or Sampling()] * len(many)
+        if len(settings) != len(many):
+            raise BadRequest(f"There are {len(many)} prompts and {len(settings)} samplings.", param="sampling")
+        jobs = []
+        for index, (prompt, setting) in enumerate(zip(many, settings, strict=True)):
+            if setting.stop and self.tokenizer is None:
+                raise BadRequest("stop is set, but the checkpoint has no tokenizer.", remedy="Use stop_token_ids.")
+            tokens = tuple(self.encode(prompt))
+            self._decoder.check(tokens, setting)
+            seed = draw_seed() if setting.seed is None else setting.seed
+            jobs += [Job(tokens, setting, derive_seed(seed, choice), index, choice) for choice in range(setting.n)]
+        return jobs
+
+    def _tokenizer_for(self, what: str) -> Any:
+        if self.tokenizer is None:
+            raise BadRequest(f"The checkpoint has no tokenizer for {what}.", remedy="Give token ids.", param="prompt")
+        return self.tokenizer
+
+
+def _is_one(prompts: object) -> bool:
+    """True for text, for ids, for chat messages; false for a list of prompts."""
+    if isinstance(prompts, str):
+        return True
+    if not isinstance(prompts, Sequence):
+        raise BadRequest(f"A prompt is {type(prompts).__name__}.", remedy="Use text, ids or messages.", param="prompt")
+    return not prompts or isinstance(prompts[0], int | dict)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ConfigError(f"device {name!r} cannot be used: {error}", remedy='Use "cpu" or "auto".') from error
+    return device
+
+
+def _dtype(precision: str) -> torch.dtype:
+    try:
+        return {"exact": torch.float32, "half": torch.bfloat16}[precision]
+    except KeyError:
+        raise ConfigError(f"precision is {precision!r}.", remedy='Use "exact" or "half".') from None
+
+
+def _method(method: str, drafter: object) -> str:
+    if method not in ("auto", "ar", "dflash"):
+        raise ConfigError(f"method is {method!r}.", remedy='Use "auto", "ar" or "dflash".')
+    if method == "dflash" and drafter is None:
+        raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
+    return "ar" if drafter is None else {"auto": "dflash"}.get(method, method)
+
+
+def _block_size(given: int | None, own: int) -> int:
+    if given is not None and not 1 <= given <= 64:
+        raise ConfigError(f"block_size is {given!r}.", remedy="It must be in [1, 64].")
+    return given or own
+
+
+def _end_tokens(declared: tuple[int, ...], tokenizer: Any) -> frozenset[int]:
+    return frozenset(declared) | (frozenset() if tokenizer is None else tokenizer.eos_ids)

@@ -1,0 +1,1 @@
+"""The models: a description, a matrix product, attention, one Transformer, the drafter, and loading."""

@@ -1,0 +1,144 @@
+"""Tensor names and shapes of Hugging Face checkpoints, and how ours are made of them.
+
+    ours                          theirs (under `model.`; a drafter's have no prefix)
+    embed                         embed_tokens
+    layers.i.attention_norm       layers.i.input_layernorm
+    layers.i.qkv                  layers.i.self_attn.{q,k,v}_proj, one under the other
+    layers.i.head_norm.{q,k}      layers.i.self_attn.{q,k}_norm.weight
+    layers.i.out                  layers.i.self_attn.o_proj
+    layers.i.mlp_norm             layers.i.post_attention_layernorm
+    layers.i.gate_up              layers.i.mlp.{gate,up}_proj, one under the other
+    layers.i.down                 layers.i.mlp.down_proj
+    norm, fc, hidden_norm         the same
+    head                          lm_head, without prefix; absent where the head is tied
+
+Knows nothing of files. Every tensor is used exactly once, or refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from paceline.errors import CheckpointError
+from paceline.models.spec import DrafterSpec, Spec
+
+__all__ = ["Fusion", "fuse", "layout", "split"]
+
+_NAMED = 5
+"""At most so many tensors are named in one message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """One of our tensors, and the tensors of the checkpoint that it is made of: all [rows, …] with equal columns."""
+
+    name: str
+    parts: tuple[tuple[str, tuple[int, ...]], ...]
+
+    @property
+    def rows(self) -> list[int]:
+        """Rows of each part."""
+        return [shape[0] for _, shape in self.parts]
+
+
+def layout(spec: Spec | DrafterSpec) -> list[Fusion]:
+    """All tensors of a Transformer or of a drafter; a tied head is not among them."""
+    return list(_drafter(spec) if isinstance(spec, DrafterSpec) else _transformer(spec))
+
+
+def fuse(tensors: Mapping[str, Tensor], spec: Spec | DrafterSpec) -> dict[str, Tensor]:
+    """The state dict of the `Transformer` or `Drafter` of `spec`; a tied head is the very tensor of the embedding.
+
+    Every tensor is a copy, so that nothing of a mapped file is kept.
+
+    Raises:
+        CheckpointError: a tensor is missing, unexpected, or has another shape; names it.
+    """
+    fusions = layout(spec)
+    expected = {name: shape for fusion in fusions for name, shape in fusion.parts}
+    tied = isinstance(spec, Spec) and spec.tied_head
+    _check_names(tensors.keys(), expected, tied)
+    for name, shape in expected.items():
+        if tuple(tensors[name].shape) != shape:
+            raise CheckpointError(
+                f"Tensor {name} has shape {list(tensors[name].shape)}; config.json makes it {list(shape)}.",
+                remedy="The weights belong to another configuration.",
+            )
+    state = {fusion.name: torch.cat([tensors[name] for name, _ in fusion.parts]) for fusion in fusions}
+    if tied:
+        state["head.weight"] = state["embed.weight"]
+    return state
+
+
+def split(state: Mapping[str, Tensor], spec: Spec | DrafterSpec) -> dict[str, Tensor]:
+    """The tensors of the checkpoint, as views of the module's state dict: exactly undoes `fuse`."""
+    tensors: dict[str, Tensor] = {}
+    for fusion in layout(spec):
+        names = [name for name, _ in fusion.parts]
+        tensors.update(zip(names, torch.split(state[fusion.name], fusion.rows), strict=True))
+    return tensors
+
+
+def _check_names(found: Collection[str], expected: Collection[str], tied: bool) -> None:
+    missing = [name for name in expected if name not in found]
+    if missing:
+        raise CheckpointError(f"The checkpoint has no tensor {_some(missing)}.", remedy="It is incomplete.")
+    unexpected = sorted(name for name in found if name not in expected and not _harmless(name, tied))
+    if unexpected:
+        raise CheckpointError(
+            f"The checkpoint has tensors that the model does not use: {_some(unexpected)}.",
+            remedy="Its config.json describes another model; loading it all the same would give wrong text.",
+        )
+
+
+def _harmless(name: str, tied: bool) -> bool:
+    """Old files repeat the rotary frequencies, and a tied head beside its embedding."""
+    return name.endswith("rotary_emb.inv_freq") or (tied and name == "lm_head.weight")
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+def _transformer(spec: Spec) -> Iterator[Fusion]:
+    yield Fusion("embed.weight", (("model.embed_tokens.weight", (spec.vocab_size, spec.hidden_size)),))
+    yield from _layers(spec, "model.")
+    yield Fusion("norm.weight", (("model.norm.weight", (spec.hidden_size,)),))
+    if not spec.tied_head:
+        yield Fusion("head.weight", (("lm_head.weight", (spec.vocab_size, spec.hidden_size)),))
+
+
+def _drafter(spec: DrafterSpec) -> Iterator[Fusion]:
+    hidden = spec.block.hidden_size
+    yield Fusion("fc.weight", (("fc.weight", (hidden, len(spec.target_layer_ids) * hidden)),))
+    yield Fusion("hidden_norm.weight", (("hidden_norm.weight", (hidden,)),))
+    yield from _layers(spec.block, "")
+    yield Fusion("norm.weight", (("norm.weight", (hidden,)),))
+
+
+def _layers(spec: Spec, prefix: str) -> Iterator[Fusion]:
+    hidden, inner = spec.hidden_size, spec.intermediate_size
+    q_rows, kv_rows = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
+    for index in range(spec.num_layers):
+        ours, theirs = f"layers.{index}", f"{prefix}layers.{index}"
+        qkv = ((f"{theirs}.self_attn.q_proj", q_rows), *((f"{theirs}.self_attn.{x}_proj", kv_rows) for x in "kv"))
+        yield Fusion(f"{ours}.attention_norm.weight", ((f"{theirs}.input_layernorm.weight", (hidden,)),))
+        yield from _linear(f"{ours}.qkv", qkv, hidden, spec.qkv_bias)
+        for x in "qk" if spec.qk_norm else "":
+            yield Fusion(f"{ours}.head_norm.{x}", ((f"{theirs}.self_attn.{x}_norm.weight", (spec.head_dim,)),))
+        yield from _linear(f"{ours}.out", ((f"{theirs}.self_attn.o_proj", hidden),), q_rows, spec.out_bias)
+        yield Fusion(f"{ours}.mlp_norm.weight", ((f"{theirs}.post_attention_layernorm.weight", (hidden,)),))
+        gate_up = tuple((f"{theirs}.mlp.{x}_proj", inner) for x in ("gate", "up"))
+        yield from _linear(f"{ours}.gate_up", gate_up, hidden, spec.mlp_bias)
+        yield from _linear(f"{ours}.down", ((f"{theirs}.mlp.down_proj", hidden),), inner, spec.mlp_bias)
+
+
+def _linear(ours: str, parts: tuple[tuple[str, int], ...], columns: int, bias: bool) -> Iterator[Fusion]:
+    yield Fusion(f"{ours}.weight", tuple((f"{name}.weight", (rows, columns)) for name, rows in parts))
+    if bias:
+        yield Fusion(f"{ours}.bias", tuple((f"{name}.bias", (rows,)) for name, rows in parts))

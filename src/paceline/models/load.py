@@ -1,0 +1,210 @@
+"""Path, zoo name or hub id -> modules on a device, ready to run.
+
+Modules are built without memory and the tensors of the checkpoint become their parameters, so that nothing is ever
+left at a random value. Nothing in a checkpoint is executed: configurations are JSON, weights are safetensors
+(`models.safetensors_file`). Knows nothing of tokenizers beyond the mappings it is given to compare.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from paceline.errors import CheckpointError, VocabularyMismatch
+from paceline.models.attention import inverse_frequencies
+from paceline.models.drafter import Drafter
+from paceline.models.layout import fuse
+from paceline.models.safetensors_file import read_json, read_tensors
+from paceline.models.spec import DrafterSpec, Spec, drafter_spec, transformer_spec
+from paceline.models.transformer import Transformer, prepare
+
+__all__ = [
+    "check_same_tokens",
+    "load_drafter",
+    "load_transformer",
+    "resolve",
+    "shared_vocabulary",
+    "zoo_folder",
+]
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+_ZOO_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_FORMS = "Give a folder, the name of a bundled model, or a hub id (owner/name)."
+
+
+def resolve(name: str | Path) -> Path:
+    """The folder of a model: an existing folder, a bundled model, or a hub id, which is downloaded once.
+
+    Raises:
+        CheckpointError: it is none of the three, or the download failed.
+    """
+    path = Path(os.path.expanduser(name))
+    # os.path.isdir is False, not an error, for names that no file system takes.
+    if os.path.isdir(path):
+        return path
+    bundled = zoo_folder(str(name))
+    if bundled is not None:
+        return bundled
+    if isinstance(name, str) and _HUB_ID.fullmatch(name):
+        return _download(name)
+    raise CheckpointError(f"There is no model {str(name)!r}.", remedy=_FORMS)
+
+
+def zoo_folder(name: str) -> Path | None:
+    """The folder of a bundled model, or None where none has this name."""
+    folder = Path(__file__).parents[1] / "zoo" / "weights" / name
+    return folder if _ZOO_NAME.fullmatch(name) and (folder / "config.json").is_file() else None
+
+
+def load_transformer(
+    folder: Path,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str = "cpu",
+    *,
+    trainable: bool = False,
+) -> Transformer:
+    """The Transformer of a checkpoint.
+
+    Args:
+        folder: holds config.json and safetensors.
+        dtype: of all weights; None takes the embedding's in the file.
+        device: where the weights go.
+        trainable: keep the parameters trainable and the modules plain, instead of `prepare`d.
+
+    Raises:
+        CheckpointError: missing, truncated, unsafe, unsupported or inconsistent; see `paceline.errors`.
+    """
+    spec = transformer_spec(read_json(folder / "config.json"))
+    state = fuse(read_tensors(folder), spec)
+    with torch.device("meta"):
+        model = Transformer(spec)
+    model.frequencies = inverse_frequencies(spec.rope, spec.head_dim)
+    _fill(model, state, dtype or state["embed.weight"].dtype, device)
+    if spec.tied_head:
+        # Filling made two parameters of the one tensor.
+        model.head.weight = nn.Parameter(model.embed.weight)
+        model.embed.weight = model.head.weight
+    if not trainable:
+        prepare(model)
+    return model
+
+
+def load_drafter(
+    folder: Path,
+    target: Transformer,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+    *,
+    trainable: bool = False,
+) -> Drafter:
+    """The DFlash drafter of a checkpoint for `target`, whose embedding and head it uses.
+
+    `dtype` and `device` are the target's unless given. Warns where the configuration names no layers to tap. A
+    vocabulary that differs beyond padding shows only with a tokenizer: `shared_vocabulary`.
+
+    Raises:
+        CheckpointError: as `load_transformer`, or made for another target; names both values.
+    """
+    config = read_json(folder / "config.json")
+    spec = drafter_spec({"num_target_layers": target.spec.num_layers, **config})
+    _check_pair(spec, target.spec)
+    if spec.guessed_taps:
+        warnings.warn(
+            f"{folder}: config.json has no target_layer_ids; layers {list(spec.target_layer_ids)} of the target are "
+            "taken. If the drafter was trained on others, few of its drafts will be accepted.",
+            stacklevel=2,
+        )
+    lent = target.embed.weight
+    state = fuse(read_tensors(folder), spec)
+    with torch.device("meta"):
+        drafter = Drafter(spec, target)
+    drafter.frequencies = inverse_frequencies(spec.block.rope, spec.block.head_dim)
+    _fill(drafter, state, dtype or lent.dtype, device or lent.device)
+    if not trainable:
+        prepare(drafter)
+    return drafter
+
+
+def shared_vocabulary(target_vocab_size: int, other_vocab_size: int, tokenizer_size: int) -> int:
+    """How many token ids, from 0 on, both models and their tokenizer have: ids at or above it are never used.
+
+    Tables are often padded beyond the tokenizer; that is no mismatch.
+
+    Raises:
+        VocabularyMismatch: the tokenizer has ids that a table lacks; names all sizes.
+    """
+    if tokenizer_size > min(target_vocab_size, other_vocab_size):
+        raise VocabularyMismatch(
+            f"The models have vocabularies of {target_vocab_size} and {other_vocab_size} ids; "
+            f"the tokenizer has {tokenizer_size}.",
+            remedy="Both models must be trained with this tokenizer.",
+        )
+    return tokenizer_size
+
+
+def check_same_tokens(tokens: Mapping[str, int], others: Mapping[str, int]) -> None:
+    """Two tokenizers give every id the same token.
+
+    Raises:
+        VocabularyMismatch: they do not; names both sizes and the first differing token.
+    """
+    if tokens == others:
+        return
+    ours, theirs = ({index: token for token, index in vocabulary.items()} for vocabulary in (tokens, others))
+    first = min(index for index in ours.keys() | theirs.keys() if ours.get(index) != theirs.get(index))
+    raise VocabularyMismatch(
+        f"The tokenizers have {len(tokens)} and {len(others)} tokens and differ first at id {first}: "
+        f"{ours.get(first)!r} and {theirs.get(first)!r}.",
+        remedy="Use two models of one tokenizer.",
+    )
+
+
+def _fill(module: nn.Module, state: dict[str, Tensor], dtype: torch.dtype, device: torch.device | str) -> None:
+    """Make the tensors of `state` the parameters of a module that was built without memory. Empties `state`."""
+    converted: dict[str, Tensor] = {}
+    while state:  # one by one, so that a model is not held twice while it is converted
+        name, tensor = state.popitem()
+        converted[name] = tensor.to(device, dtype)
+    module.load_state_dict(converted, assign=True)
+    assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers()))
+
+
+def _check_pair(spec: DrafterSpec, target: Spec) -> None:
+    """The drafter was made for a target of this size."""
+    if spec.num_target_layers != target.num_layers:
+        raise CheckpointError(
+            f"The drafter's num_target_layers is {spec.num_target_layers}; the target has {target.num_layers} layers.",
+            remedy="Take the drafter that was trained for this target.",
+        )
+    if spec.block.hidden_size != target.hidden_size:
+        raise CheckpointError(
+            f"The drafter's hidden_size is {spec.block.hidden_size}, the target's is {target.hidden_size}.",
+            remedy="Take the drafter that was trained for this target.",
+        )
+    if spec.mask_token_id >= target.vocab_size:
+        raise VocabularyMismatch(
+            f"The drafter's mask_token_id is {spec.mask_token_id}; the target's vocabulary has {target.vocab_size} ids."
+        )
+
+
+def _download(hub_id: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        return Path(
+            snapshot_download(
+                hub_id,
+                allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"],
+                ignore_patterns=["*/*", "consolidated*"],
+            )
+        )
+    except Exception as error:  # the hub client's errors have no common root
+        raise CheckpointError(
+            f"{hub_id!r} is no folder here and cannot be downloaded: {error}.", remedy=_FORMS
+        ) from error

@@ -1,0 +1,119 @@
+"""The one Transformer: Llama, Mistral, Qwen2 and Qwen3 are the same layers with other switches in `Spec`.
+
+Pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiGLU. Rows are flat (see
+`models.attention`); the Transformer does not know which sequence a row belongs to, nor what is cached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from paceline.models.attention import Attend, Rotation, inverse_frequencies, rotate, rotation
+from paceline.models.linear import Linear
+from paceline.models.norm import HeadNorm, RmsNorm
+from paceline.models.spec import Spec
+
+__all__ = ["Layer", "Output", "Transformer", "initialize", "prepare"]
+
+
+class Layer(nn.Module):
+    """One decoder layer. `index` names it to `attend`, nothing else depends on it."""
+
+    def __init__(self, spec: Spec, index: int) -> None:
+        super().__init__()
+        heads, kv_heads, dim = spec.num_heads, spec.num_kv_heads, spec.head_dim
+        self.index = index
+        self.head_dim = dim
+        self.split = (heads + kv_heads, kv_heads)
+        self.heads = (heads, kv_heads)
+        self.attention_norm = RmsNorm(spec.hidden_size, spec.norm_eps)
+        self.qkv = Linear(spec.hidden_size, (heads + 2 * kv_heads) * dim, bias=spec.qkv_bias)
+        self.head_norm = HeadNorm(dim, heads, kv_heads, spec.norm_eps) if spec.qk_norm else None
+        self.out = Linear(heads * dim, spec.hidden_size, bias=spec.out_bias)
+        self.mlp_norm = RmsNorm(spec.hidden_size, spec.norm_eps)
+        self.gate_up = Linear(spec.hidden_size, 2 * spec.intermediate_size, bias=spec.mlp_bias)
+        self.down = Linear(spec.intermediate_size, spec.hidden_size, bias=spec.mlp_bias)
+
+    def forward(self, x: Tensor, turn: Rotation, attend: Attend) -> Tensor:
+        """[rows, hidden] -> [rows, hidden]; `turn` holds the rows' rotary angles."""
+        queries, keys, values = self.project(self.attention_norm(x), turn)
+        x = x + self.out(attend(self.index, queries, keys, values))
+        gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
+        down: Tensor = self.down(F.silu(gate) * up)
+        return x + down
+
+    def project(self, x: Tensor, turn: Rotation) -> tuple[Tensor, Tensor, Tensor]:
+        """Normed, rotated queries and keys, and values: each [rows, its heads, head_dim]."""
+        both, values = self.qkv(x).unflatten(-1, (-1, self.head_dim)).split(self.split, 1)
+        if self.head_norm is not None:
+            both = self.head_norm(both)
+        queries, keys = rotate(both, turn).split(self.heads, 1)
+        return queries, keys, values
+
+
+class Output(NamedTuple):
+    """`hidden` [rows, hidden] after the final norm; `features` [rows, taps * hidden], the tapped layers side by side."""
+
+    hidden: Tensor
+    features: Tensor | None
+
+
+class Transformer(nn.Module):
+    """Embedding, layers, final norm and head of one checkpoint.
+
+    A tied head is the embedding's own weight. Weights start at N(0, 0.02), as for training; loading replaces all.
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__()
+        self.spec = spec
+        self.embed = nn.Embedding(spec.vocab_size, spec.hidden_size)
+        self.layers = nn.ModuleList(Layer(spec, index) for index in range(spec.num_layers))
+        self.norm = RmsNorm(spec.hidden_size, spec.norm_eps)
+        self.head = Linear(spec.hidden_size, spec.vocab_size)
+        # Not a buffer: a model in bfloat16 still needs exact angles.
+        self.frequencies = inverse_frequencies(spec.rope, spec.head_dim)
+        initialize(self)
+        if spec.tied_head:
+            self.head.weight = self.embed.weight
+
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int] = ()) -> Output:
+        """Run a flat batch.
+
+        Args:
+            tokens, positions: [rows], ids and absolute positions.
+            attend: what the rows see.
+            taps: layers whose output becomes features; the last layer's is taken after the final norm.
+        """
+        x = self.embed(tokens)
+        turn = rotation(positions, self.frequencies, x.dtype)
+        tapped: dict[int, Tensor] = {}
+        for layer in self.layers:
+            x = layer(x, turn, attend)
+            if layer.index in taps:
+                tapped[layer.index] = x
+        hidden = self.norm(x)
+        if self.spec.num_layers - 1 in taps:
+            tapped[self.spec.num_layers - 1] = hidden
+        return Output(hidden, torch.cat([tapped[tap] for tap in taps], -1) if taps else None)
+
+
+def initialize(module: nn.Module) -> None:
+    """Draw every matrix below `module` from N(0, 0.02)."""
+    for child in module.modules():
+        if isinstance(child, Linear | nn.Embedding):
+            nn.init.normal_(child.weight, std=0.02)
+
+
+def prepare(module: nn.Module) -> None:
+    """Freeze `module` for inference and switch it to the fast forms of this machine."""
+    module.eval().requires_grad_(False)
+    for child in list(module.modules()):
+        switch = getattr(child, "prepare", None)
+        if switch is not None:
+            switch()

@@ -1,0 +1,227 @@
+"""The nouns of Paceline: what is asked for, what a round did, and what comes back.
+
+Plain frozen records. This module knows nothing of models, tensors or text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from paceline.errors import BadRequest
+
+__all__ = ["Chunk", "Completion", "FinishReason", "Message", "Prompt", "Round", "Sampling", "Stats", "Usage"]
+
+Message = Mapping[str, str]
+"""One chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
+
+Prompt = str | Sequence[int] | Sequence[Message]
+"""Text, token ids, or chat messages."""
+
+FinishReason = Literal["stop", "length"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen. The output is a function of (weights, prompt, these settings), never of the method.
+
+    Order: penalties, logit bias, temperature, then top-k, top-p and min-p on softmax(scores / temperature);
+    the token is argmax(scores + temperature * gumbel(seed, position)) over the surviving ids.
+
+    Attributes:
+        max_tokens: most new tokens, >= 1; an answer that reaches the model's context also ends as "length".
+        temperature: 0 (or at most 1e-5) is argmax, lowest id on ties.
+        top_k: keep the k most probable ids; 0 keeps all.
+        top_p: keep ids while the probability mass before them is < top_p, in (0, 1]; 1 keeps all.
+        min_p: keep ids with at least min_p times the top probability, in [0, 1].
+        seed: None draws one, which the completion reports.
+        stop: strings that end the text; they are not part of it.
+        stop_token_ids: token ids that end the answer, besides the model's own end tokens.
+        repetition_penalty: divides positive and multiplies negative logits of ids seen in prompt or output, > 0.
+        presence_penalty: subtracted once from ids seen in the output, in [-2, 2].
+        frequency_penalty: subtracted once per occurrence in the output, in [-2, 2].
+        logit_bias: added to the logits of single ids, each in [-100, 100].
+        n: independent answers per prompt; answer i uses a seed derived from (seed, i).
+
+    Raises:
+        BadRequest: a value out of range; names the setting.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: tuple[str, ...] | list[str] | str = ()
+    stop_token_ids: tuple[int, ...] | list[int] = ()
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    n: int = 1
+
+    def __post_init__(self) -> None:
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
+        object.__setattr__(self, "stop", stop)
+        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
+        object.__setattr__(self, "logit_bias", dict(self.logit_bias))
+        _check_integers(self)
+        _check_ranges(self)
+        if any(not s for s in stop):
+            raise BadRequest("A stop string is empty.", remedy="Leave it out.", param="stop")
+
+    @property
+    def penalised(self) -> bool:
+        """True where scores depend on the tokens seen so far."""
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+    @property
+    def filtered(self) -> bool:
+        """True where some ids may be removed before the draw."""
+        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
+
+
+_RANGES: dict[str, tuple[float, float, str]] = {
+    "max_tokens": (1, 2**31, "at least 1"),
+    "temperature": (0.0, 100.0, "in [0, 100]"),
+    "top_k": (0, 2**31, "at least 0 (0 keeps all)"),
+    "min_p": (0.0, 1.0, "in [0, 1]"),
+    "presence_penalty": (-2.0, 2.0, "in [-2, 2]"),
+    "frequency_penalty": (-2.0, 2.0, "in [-2, 2]"),
+    "n": (1, 128, "in [1, 128]"),
+}
+
+
+def _check_integers(sampling: Sampling) -> None:
+    named = {"max_tokens": sampling.max_tokens, "top_k": sampling.top_k, "n": sampling.n}
+    if sampling.seed is not None:
+        named["seed"] = sampling.seed
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise BadRequest(f"{name} is {value!r}.", remedy="It must be an integer.", param=name)
+    if sampling.seed is not None and not -(2**63) <= sampling.seed < 2**63:
+        raise BadRequest(f"seed is {sampling.seed}.", remedy="It must fit 64 bits.", param="seed")
+    for token in (*sampling.stop_token_ids, *sampling.logit_bias):
+        if isinstance(token, bool) or not isinstance(token, int) or token < 0:
+            raise BadRequest(f"{token!r} is not a token id.", remedy="Token ids are integers >= 0.")
+
+
+def _check_ranges(sampling: Sampling) -> None:
+    for name, (low, high, rule) in _RANGES.items():
+        value = getattr(sampling, name)
+        if not (isinstance(value, int | float) and low <= value <= high):
+            raise BadRequest(f"{name} is {value!r}.", remedy=f"It must be {rule}.", param=name)
+    if not 0.0 < sampling.top_p <= 1.0:
+        raise BadRequest(f"top_p is {sampling.top_p!r}.", remedy="It must be in (0, 1].", param="top_p")
+    if not (math.isfinite(sampling.repetition_penalty) and sampling.repetition_penalty > 0.0):
+        value = sampling.repetition_penalty
+        raise BadRequest(f"repetition_penalty is {value!r}.", remedy="It must be > 0.", param="repetition_penalty")
+    for token, bias in sampling.logit_bias.items():
+        if not -100.0 <= bias <= 100.0:
+            raise BadRequest(f"logit_bias[{token}] is {bias!r}.", remedy="It must be in [-100, 100].", param="logit_bias")
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one round did for one sequence: the record that stats, --show-blocks and the bench read.
+
+    Attributes:
+        proposed: drafted tokens in order, without the anchor; empty for plain decoding.
+        reference: the target's own token after the anchor and after each drafted token, len(proposed) + 1.
+        committed: the agreed drafts and then the bonus token; cut where the answer ended.
+        accepted: how many of `committed` were drafted.
+        draft_seconds, verify_seconds: share of the batch's time, wall clock.
+    """
+
+    proposed: tuple[int, ...]
+    reference: tuple[int, ...]
+    committed: tuple[int, ...]
+    accepted: int
+    draft_seconds: float
+    verify_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Token counts of one answer; the stop token counts as a completion token."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """How an answer came about.
+
+    Attributes:
+        method: "ar" or "dflash".
+        rounds: forward passes of the target after the prompt pass.
+        accepted_per_round: tokens committed per round, the bonus token included, the first token (which comes
+            from the prompt pass) not counted; cut where the answer ended, so the sum is completion_tokens - 1.
+        drafted_tokens, accepted_tokens: proposed by the drafter / of these, kept in the answer.
+        draft_seconds, verify_seconds, total_seconds: wall clock; total includes the prompt pass.
+    """
+
+    method: str
+    rounds: int
+    accepted_per_round: tuple[int, ...]
+    drafted_tokens: int
+    accepted_tokens: int
+    draft_seconds: float
+    verify_seconds: float
+    total_seconds: float
+
+    @property
+    def acceptance_length(self) -> float:
+        """Mean tokens committed per round, the bonus token included; 0 without a round."""
+        return sum(self.accepted_per_round) / self.rounds if self.rounds else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """New tokens, the first included, over total_seconds."""
+        return (sum(self.accepted_per_round) + 1) / self.total_seconds if self.total_seconds else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A piece of a streamed answer: what one round released.
+
+    The joined `text` of all chunks equals the completion's text; `token_ids` likewise. Text may lag behind the
+    tokens while a character or a possible stop string is incomplete.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    round: Round | None
+    finish_reason: FinishReason | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """One finished answer.
+
+    Attributes:
+        text: the answer without the stop token or stop string; empty where the checkpoint has no tokenizer.
+        token_ids: all new tokens, the stop token included.
+        finish_reason: "stop" (end token, stop token or stop string) or "length".
+        seed: the seed in effect; the same request with it gives the same answer.
+        prompt_index, choice_index: which prompt of the call, which of its n answers.
+        rounds: one record per round, in order.
+    """
+
+    text: str
+    token_ids: list[int]
+    finish_reason: FinishReason
+    usage: Usage
+    stats: Stats
+    seed: int
+    prompt_index: int = 0
+    choice_index: int = 0
+    rounds: tuple[Round, ...] = ()

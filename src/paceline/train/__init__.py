@@ -1,0 +1,1 @@
+"""Training: data, losses, one loop, the recipes of target and drafter."""

@@ -1,0 +1,57 @@
+"""Token files for training: one flat array of ids with the offset of every document.
+
+A file is an .npz with `tokens` (uint16 or uint32), `starts` (int64, documents + 1) and `kinds` (uint8). Batches are
+functions of (seed, step): no state has to be saved for a run to resume exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from paceline.errors import TrainingError
+
+__all__ = ["Windows", "load_windows"]
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """All documents in a shuffled order, end to end, cut into windows of equal length.
+
+    `tokens` is [windows, length + 1]: a window and the token that follows it.
+    """
+
+    tokens: Tensor
+
+    def batch(self, seed: int, index: int, size: int) -> Tensor:
+        """Batch `index` of an endless shuffled run through the windows, int64 [size, length + 1]."""
+        count = self.tokens.shape[0]
+        rows = []
+        for position in range(index * size, (index + 1) * size):
+            epoch, offset = divmod(position, count)
+            order = np.random.default_rng((seed, epoch)).permutation(count) if not rows or offset == 0 else order
+            rows.append(int(order[offset]))
+        return self.tokens[torch.tensor(rows)].long()
+
+
+def load_windows(path: Path, length: int, seed: int = 0) -> Windows:
+    """Read a token file; documents are shuffled by `seed`, the last incomplete window is dropped.
+
+    Raises:
+        TrainingError: no such file, or less than one window in it.
+    """
+    if not path.exists():
+        raise TrainingError(f"{path} does not exist.", remedy="Build the corpus first: paceline zoo corpus DIR.")
+    with np.load(path) as file:
+        tokens, starts = file["tokens"], file["starts"]
+    order = np.random.default_rng(seed).permutation(len(starts) - 1)
+    flat = np.concatenate([tokens[starts[i] : starts[i + 1]] for i in order])
+    count = (len(flat) - 1) // length
+    if count < 1:
+        raise TrainingError(f"{path} has {len(flat)} tokens.", remedy=f"It takes more than {length} for one window.")
+    rows = np.stack([flat[i * length : i * length + length + 1] for i in range(count)])
+    return Windows(torch.from_numpy(rows.astype(np.int32)))

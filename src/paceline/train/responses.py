@@ -1,0 +1,173 @@
+"""What a drafter learns from: answers of its own target, and the target's features along them.
+
+Prompts are the beginnings of training documents; the answers come from the product's own decoding. Written once per
+target as an .npz, in parts, so that a killed run goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from paceline.decode.autoregressive import Autoregressive
+from paceline.decode.target import Target
+from paceline.engine.loop import Job, run
+from paceline.errors import TrainingError
+from paceline.models.attention import dense_attention
+from paceline.models.transformer import Transformer
+from paceline.request import Sampling
+from paceline.train.progress import progress
+
+__all__ = ["Responses", "ResponsesConfig", "features", "generate_responses", "load_responses"]
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesConfig:
+    """What to generate.
+
+    Attributes:
+        count: answers.
+        prompt_tokens: shortest and longest beginning of a plain document.
+        max_tokens: longest answer.
+        sampled_share: share of the answers drawn at temperature 1; the rest is greedy.
+        batch: answers decoded together.
+        part: answers per part file.
+    """
+
+    count: int
+    prompt_tokens: tuple[int, int] = (24, 80)
+    max_tokens: int = 160
+    sampled_share: float = 0.25
+    batch: int = 48
+    part: int = 480
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Responses:
+    """Prompts and answers, one row each, padded to the longest: tokens [rows, width], lengths [rows]."""
+
+    tokens: Tensor
+    prompt_lengths: Tensor
+    lengths: Tensor
+
+
+def generate_responses(
+    target: Target, corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig, end_ids: frozenset[int], out: Path
+) -> None:
+    """Generate answers into `out`, part by part; parts that exist are kept.
+
+    Args:
+        corpus: a token file (see train.data).
+        turn_start: the ids that open an assistant's turn; a document that holds them is cut behind the last.
+        end_ids: what ends an answer.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    prompts = _prompts(corpus, turn_start, config)
+    parts = -(-config.count // config.part)
+    with progress("answers", parts) as advance:
+        for part in range(parts):
+            path = out / f"part-{part:04d}.npz"
+            chosen = prompts[part * config.part : (part + 1) * config.part]
+            if not path.exists():
+                _write(path, _answer(target, chosen, part * config.part, config, end_ids))
+            advance(f"{len(chosen)} answers")
+
+
+def load_responses(folder: Path, width: int) -> Responses:
+    """Read all parts; rows longer than `width` are cut, answers of fewer than 8 tokens left out.
+
+    Raises:
+        TrainingError: nothing there.
+    """
+    parts = [np.load(path) for path in sorted(folder.glob("part-*.npz"))]
+    if not parts:
+        raise TrainingError(f"{folder} holds no answers.", remedy="Generate them first.")
+    rows, prompts = [], []
+    for part in parts:
+        starts = part["starts"]
+        for index, prompt in enumerate(part["prompt_lengths"]):
+            row = part["tokens"][starts[index] : starts[index + 1]][:width]
+            if len(row) >= prompt + 8:
+                rows.append(row)
+                prompts.append(prompt)
+    tokens = np.zeros((len(rows), width), dtype=np.int64)
+    for index, row in enumerate(rows):
+        tokens[index, : len(row)] = row
+    lengths = torch.tensor([len(row) for row in rows])
+    return Responses(torch.from_numpy(tokens), torch.tensor(np.array(prompts, dtype=np.int64)), lengths)
+
+
+@torch.no_grad()
+def features(target: Transformer, tokens: Tensor, taps: tuple[int, ...], batch: int = 32) -> Tensor:
+    """The target's features along rows of tokens [rows, width]: bfloat16 [rows, width, taps * hidden]."""
+    width = tokens.shape[1]
+    parts = []
+    with progress("features", -(-len(tokens) // batch)) as advance:
+        for rows in tokens.split(batch):
+            attend = dense_attention(len(rows), target.spec.windows)
+            output = target(rows.reshape(-1), torch.arange(width).repeat(len(rows)), attend, taps)
+            assert output.features is not None
+            parts.append(output.features.unflatten(0, (len(rows), width)).bfloat16())
+            advance("")
+    return torch.cat(parts)
+
+
+def _prompts(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig) -> list[tuple[int, ...]]:
+    with np.load(corpus) as file:
+        tokens, starts = file["tokens"], file["starts"]
+    rng = np.random.default_rng(config.seed)
+    prompts = []
+    for index in rng.permutation(len(starts) - 1):
+        document = tokens[starts[index] : starts[index + 1]]
+        prompt = _beginning(document, turn_start, rng, config)
+        if prompt is not None:
+            prompts.append(prompt)
+        if len(prompts) == config.count:
+            break
+    return prompts
+
+
+def _beginning(
+    document: NDArray[np.integer], turn_start: tuple[int, ...], rng: np.random.Generator, config: ResponsesConfig
+) -> tuple[int, ...] | None:
+    low, high = config.prompt_tokens
+    ids = [int(token) for token in document]
+    turns = [i for i in range(len(ids) - len(turn_start)) if tuple(ids[i : i + len(turn_start)]) == turn_start]
+    end = turns[-1] + len(turn_start) if turns else int(rng.integers(low, high + 1))
+    return tuple(ids[:end]) if low <= end <= 2 * high and end < len(ids) else None
+
+
+def _answer(
+    target: Target, prompts: list[tuple[int, ...]], first: int, config: ResponsesConfig, end_ids: frozenset[int]
+) -> Iterator[tuple[tuple[int, ...], list[int]]]:
+    greedy = Sampling(max_tokens=config.max_tokens)
+    sampled = Sampling(max_tokens=config.max_tokens, temperature=1.0)
+    rng = np.random.default_rng((config.seed, first))
+    jobs = [
+        Job(prompt, sampled if rng.random() < config.sampled_share else greedy, seed=first + index)
+        for index, prompt in enumerate(prompts)
+    ]
+    for answer, chunk in run(Autoregressive(target), jobs, None, end_ids, config.batch):
+        if chunk.finish_reason is not None:
+            yield answer.job.prompt, answer.token_ids
+
+
+def _write(path: Path, answers: Iterator[tuple[tuple[int, ...], list[int]]]) -> None:
+    rows = [(len(prompt), [*prompt, *answer]) for prompt, answer in answers]
+    starts = np.cumsum([0, *(len(row) for _, row in rows)])
+    partial = path.with_suffix(".partial.npz")
+    np.savez(
+        partial,
+        tokens=np.array([token for _, row in rows for token in row], dtype=np.uint32),
+        starts=starts.astype(np.int64),
+        prompt_lengths=np.array([prompt for prompt, _ in rows], dtype=np.int64),
+    )
+    os.replace(partial, path)

@@ -1,0 +1,1 @@
+"""The bundled small models and the seeded text they learn from."""

@@ -1,0 +1,25 @@
+"""The bundled models: their names, where they lie, and what they are.
+
+Knows nothing of how a checkpoint is read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+__all__ = ["BUNDLED_DRAFTER", "BUNDLED_TARGET", "bundled_folder", "bundled_names"]
+
+BUNDLED_TARGET = "pace-13m"
+BUNDLED_DRAFTER = "pace-13m-dflash"
+
+_WEIGHTS = Path(__file__).parent / "weights"
+
+
+def bundled_names() -> list[str]:
+    """Names that `LLM` and the commands accept, in order."""
+    return sorted(path.parent.name for path in _WEIGHTS.glob("*/config.json"))
+
+
+def bundled_folder(name: str) -> Path | None:
+    """The checkpoint folder of a bundled model, or None where there is no such model."""
+    return _WEIGHTS / name if name in bundled_names() else None

@@ -1,0 +1,99 @@
+"""The training text: library documents and generated ones, and the arrays a trainer reads.
+
+`python -m paceline.zoo.corpus OUT_DIR [--stories N] [--dialogues M]
+[--tokenizer DIR]` trains the tokenizer and
+writes `tokenizer/`, `train.npz` and `heldout.npz`. Knows nothing of models or of training.
+"""
+
+import argparse
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from paceline.zoo.dialogues import dialogue
+from paceline.zoo.documents import HELDOUT_PER_MILLE, KINDS, Document, Split
+from paceline.zoo.reports import report
+from paceline.zoo.sources import library_documents
+from paceline.zoo.stories import story
+from paceline.zoo.tokenizer import encode_document, load, save, train_tokenizer
+
+STORIES, DIALOGUES = 14_000, 22_000
+HELDOUT_FIRST_SEED = 1_000_000_000
+REPORT_EVERY = 4  # of the "story" documents, each fourth is a report
+
+
+def documents(split: Split, story_count: int = STORIES, dialogue_count: int = DIALOGUES) -> Iterator[Document]:
+    """The documents of a split in a fixed order, without doubles.
+
+    The counts are those of the training split; the held-out one has 4 % as many generated
+    documents, from seeds that training never sees.
+    """
+    seen: set[str] = set()
+    for document in _all_documents(split, story_count, dialogue_count):
+        text = document.plain()
+        if document.split == split and text not in seen:
+            seen.add(text)
+            yield document
+
+
+def _all_documents(split: Split, story_count: int, dialogue_count: int) -> Iterator[Document]:
+    yield from library_documents()
+    yield from (story_document(seed, split) for seed in _seeds(split, story_count))
+    yield from (dialogue_document(seed, split) for seed in _seeds(split, dialogue_count))
+
+
+def _seeds(split: Split, train_count: int) -> range:
+    if split == "train":
+        return range(train_count)
+    count = train_count * HELDOUT_PER_MILLE // 1000
+    return range(HELDOUT_FIRST_SEED, HELDOUT_FIRST_SEED + count)
+
+
+def story_document(seed: int, split: Split) -> Document:
+    """The story or report of a seed."""
+    write: Callable[[int], str] = report if seed % REPORT_EVERY == 0 else story
+    return Document("story", f"{write.__name__}:{seed}", split, write(seed))
+
+
+def dialogue_document(seed: int, split: Split) -> Document:
+    """The dialogue of a seed."""
+    return Document("dialogue", f"dialogue:{seed}", split, messages=tuple(dialogue(seed)))
+
+
+def write_arrays(tokenizer: Tokenizer, chosen: list[Document], path: Path) -> None:
+    """Write tokens (uint16), starts (int64, documents + 1) and kinds (uint8); print the totals."""
+    encoded = [encode_document(tokenizer, document) for document in chosen]
+    starts = np.cumsum([0, *(len(ids) for ids in encoded)], dtype=np.int64)
+    tokens = np.fromiter((i for ids in encoded for i in ids), dtype=np.uint16, count=int(starts[-1]))
+    kinds = np.array([KINDS.index(document.kind) for document in chosen], dtype=np.uint8)
+    np.savez(path, tokens=tokens, starts=starts, kinds=kinds)
+    for index, kind in enumerate(KINDS):
+        total_bytes = sum(len(d.plain().encode()) for d in chosen if d.kind == kind)
+        total_tokens = int(np.diff(starts)[kinds == index].sum())
+        print(
+            f"{path.stem:8} {kind:9} {int((kinds == index).sum()):7,} documents"
+            f" {total_bytes:11,} bytes {total_tokens:10,} tokens"
+            f" {total_bytes / max(total_tokens, 1):5.2f} bytes/token"
+        )
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Build the training text of the zoo.")
+    parser.add_argument("out_dir", type=Path)
+    parser.add_argument("--stories", type=int, default=STORIES)
+    parser.add_argument("--dialogues", type=int, default=DIALOGUES)
+    parser.add_argument("--tokenizer", type=Path, help="folder of a trained tokenizer to use instead of a new one")
+    options = parser.parse_args()
+    train = list(documents("train", options.stories, options.dialogues))
+    tokenizer = load(options.tokenizer) if options.tokenizer else train_tokenizer(train)
+    save(tokenizer, options.out_dir / "tokenizer")
+    write_arrays(tokenizer, train, options.out_dir / "train.npz")
+    heldout = list(documents("heldout", options.stories, options.dialogues))
+    write_arrays(tokenizer, heldout, options.out_dir / "heldout.npz")
+
+
+if __name__ == "__main__":
+    main()
