@@ -27,6 +27,17 @@ def stats(accepted: tuple[int, ...] = (), seconds: float = 2.0) -> Stats:
         ("repetition_penalty", 0.0), ("repetition_penalty", -1.0), ("repetition_penalty", math.inf),
         ("repetition_penalty", math.nan), ("stop", ""), ("stop", ["a", ""]),
         ("logit_bias", {1: 100.5}), ("logit_bias", {1: math.nan}),
+        ("max_tokens", 2**32), ("repetition_penalty", 10**400), ("temperature", 10**400), ("max_tokens", None),
+        ("top_p", "x"), ("min_p", []), ("repetition_penalty", "x"), ("presence_penalty", None), ("n", "2"),
+        ("seed", "7"), ("temperature", True), ("top_p", True), ("min_p", False), ("repetition_penalty", True),
+        ("top_k", True), ("presence_penalty", False), ("frequency_penalty", True), ("temperature", 1j), ("top_k", None),
+        ("stop", None), ("stop", [1]), ("stop", 5), ("stop", b"a"), ("stop", {"a": 1}), ("stop", [None]),
+        ("stop", ["a", 1]),
+        ("stop_token_ids", 5), ("stop_token_ids", None), ("stop_token_ids", "12"), ("stop_token_ids", b"12"),
+        ("stop_token_ids", [-1]), ("stop_token_ids", [True]), ("stop_token_ids", ["a"]), ("stop_token_ids", [[1]]),
+        ("logit_bias", {1: "x"}), ("logit_bias", {1: None}), ("logit_bias", {1: True}), ("logit_bias", None),
+        ("logit_bias", [1]), ("logit_bias", "a"), ("logit_bias", {-1: 0.0}), ("logit_bias", {"1": 0.0}),
+        ("logit_bias", {1: 10**400}), ("logit_bias", {True: 1.0}),
     ],
 )  # fmt: skip
 def test_a_value_out_of_range_names_its_setting(name: str, value: Any) -> None:
@@ -38,19 +49,30 @@ def test_a_value_out_of_range_names_its_setting(name: str, value: Any) -> None:
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("stop_token_ids", [-1]), ("stop_token_ids", [True]), ("stop_token_ids", ["a"]), ("logit_bias", {-1: 0.0})],
-)
-def test_token_ids_are_integers_from_zero(name: str, value: Any) -> None:
-    with pytest.raises(BadRequest, match="not a token id"):
-        Sampling(**{name: value})
+def test_a_bad_token_id_is_named_with_its_setting() -> None:
+    for name, value in (("stop_token_ids", (3, -1)), ("logit_bias", {3: 1.0, -1: 1.0})):
+        with pytest.raises(BadRequest, match=rf"^{name} contains -1, which is not a token id\."):
+            Sampling(**{name: value})
+
+
+def test_the_rule_of_a_message_says_what_was_broken() -> None:
+    with pytest.raises(BadRequest, match=r"^max_tokens is 4294967296\. It must be an integer in \[1, 2\*\*31\]\.$"):
+        Sampling(max_tokens=2**32)
+    with pytest.raises(BadRequest, match=r"^temperature is 'hot'\. It must be a number in \[0, 100\]\.$"):
+        Sampling(temperature="hot")  # type: ignore[arg-type]
+
+
+def test_a_long_value_is_not_echoed_whole() -> None:
+    with pytest.raises(BadRequest) as caught:
+        Sampling(stop=[5, "x" * 10_000])  # type: ignore[list-item]
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("max_tokens", 1), ("temperature", 0), ("temperature", 100.0), ("top_k", 0), ("top_p", 1.0), ("top_p", 1e-9),
+        ("max_tokens", 1), ("max_tokens", 2**31), ("seed", None), ("temperature", 0), ("temperature", 100.0),
+        ("top_k", 0), ("top_p", 1.0), ("top_p", 1e-9),
         ("min_p", 0.0), ("min_p", 1.0), ("seed", -(2**63)), ("seed", 2**63 - 1), ("seed", 0), ("n", 128),
         ("presence_penalty", -2.0), ("frequency_penalty", 2.0), ("repetition_penalty", 1e-3),
         ("logit_bias", {0: -100.0, 5: 100}),

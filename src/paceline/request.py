@@ -5,8 +5,8 @@ Plain frozen records. This module knows nothing of models, tensors or text.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -64,14 +64,14 @@ class Sampling:
     n: int = 1
 
     def __post_init__(self) -> None:
-        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-        object.__setattr__(self, "stop", stop)
-        object.__setattr__(self, "stop_token_ids", tuple(self.stop_token_ids))
-        object.__setattr__(self, "logit_bias", dict(self.logit_bias))
-        _check_integers(self)
-        _check_ranges(self)
-        if any(not s for s in stop):
-            raise BadRequest("A stop string is empty.", remedy="Leave it out.", param="stop")
+        object.__setattr__(self, "stop", _stop_strings(self.stop))
+        object.__setattr__(self, "stop_token_ids", _token_ids("stop_token_ids", self.stop_token_ids))
+        object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
+        for name, (kind, allowed, rule) in _RULES.items():
+            value = getattr(self, name)
+            missing_seed = name == "seed" and value is None
+            if not missing_seed and not (_is_number(value, kind) and allowed(value)):
+                raise BadRequest(f"{name} is {value!r:.80}.", remedy=f"It must be {rule}.", param=name)
 
     @property
     def penalised(self) -> bool:
@@ -84,44 +84,56 @@ class Sampling:
         return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
 
 
-_RANGES: dict[str, tuple[float, float, str]] = {
-    "max_tokens": (1, 2**31, "at least 1"),
-    "temperature": (0.0, 100.0, "in [0, 100]"),
-    "top_k": (0, 2**31, "at least 0 (0 keeps all)"),
-    "min_p": (0.0, 1.0, "in [0, 1]"),
-    "presence_penalty": (-2.0, 2.0, "in [-2, 2]"),
-    "frequency_penalty": (-2.0, 2.0, "in [-2, 2]"),
-    "n": (1, 128, "in [1, 128]"),
+_INT, _REAL = (int,), (int, float)
+_RULES: dict[str, tuple[tuple[type, ...], Callable[[float], bool], str]] = {
+    "max_tokens": (_INT, lambda x: 1 <= x <= 2**31, "an integer in [1, 2**31]"),
+    "temperature": (_REAL, lambda x: 0 <= x <= 100, "a number in [0, 100]"),
+    "top_k": (_INT, lambda x: 0 <= x <= 2**31, "an integer in [0, 2**31]; 0 keeps all"),
+    "top_p": (_REAL, lambda x: 0 < x <= 1, "a number in (0, 1]"),
+    "min_p": (_REAL, lambda x: 0 <= x <= 1, "a number in [0, 1]"),
+    "seed": (_INT, lambda x: -(2**63) <= x < 2**63, "an integer of 64 bits, or None"),
+    "repetition_penalty": (_REAL, lambda x: 0 < x <= sys.float_info.max, "a finite number > 0"),
+    "presence_penalty": (_REAL, lambda x: -2 <= x <= 2, "a number in [-2, 2]"),
+    "frequency_penalty": (_REAL, lambda x: -2 <= x <= 2, "a number in [-2, 2]"),
+    "n": (_INT, lambda x: 1 <= x <= 128, "an integer in [1, 128]"),
 }
+"""Setting -> its types, its range, and both in words. NaN is in no range."""
 
 
-def _check_integers(sampling: Sampling) -> None:
-    named = {"max_tokens": sampling.max_tokens, "top_k": sampling.top_k, "n": sampling.n}
-    if sampling.seed is not None:
-        named["seed"] = sampling.seed
-    for name, value in named.items():
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise BadRequest(f"{name} is {value!r}.", remedy="It must be an integer.", param=name)
-    if sampling.seed is not None and not -(2**63) <= sampling.seed < 2**63:
-        raise BadRequest(f"seed is {sampling.seed}.", remedy="It must fit 64 bits.", param="seed")
-    for token in (*sampling.stop_token_ids, *sampling.logit_bias):
-        if isinstance(token, bool) or not isinstance(token, int) or token < 0:
-            raise BadRequest(f"{token!r} is not a token id.", remedy="Token ids are integers >= 0.")
+def _is_number(value: object, kinds: tuple[type, ...]) -> bool:
+    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
-def _check_ranges(sampling: Sampling) -> None:
-    for name, (low, high, rule) in _RANGES.items():
-        value = getattr(sampling, name)
-        if not (isinstance(value, int | float) and low <= value <= high):
-            raise BadRequest(f"{name} is {value!r}.", remedy=f"It must be {rule}.", param=name)
-    if not 0.0 < sampling.top_p <= 1.0:
-        raise BadRequest(f"top_p is {sampling.top_p!r}.", remedy="It must be in (0, 1].", param="top_p")
-    if not (math.isfinite(sampling.repetition_penalty) and sampling.repetition_penalty > 0.0):
-        value = sampling.repetition_penalty
-        raise BadRequest(f"repetition_penalty is {value!r}.", remedy="It must be > 0.", param="repetition_penalty")
-    for token, bias in sampling.logit_bias.items():
-        if not -100.0 <= bias <= 100.0:
-            raise BadRequest(f"logit_bias[{token}] is {bias!r}.", remedy="It must be in [-100, 100].", param="logit_bias")
+def _stop_strings(given: object) -> tuple[str, ...]:
+    strings = (given,) if isinstance(given, str) else given
+    if not isinstance(strings, tuple | list) or not all(isinstance(string, str) for string in strings):
+        raise BadRequest(f"stop is {given!r:.80}.", remedy="It must be a string or a list of strings.", param="stop")
+    if "" in strings:
+        raise BadRequest("A stop string is empty.", remedy="Leave it out.", param="stop")
+    return tuple(strings)
+
+
+def _token_ids(param: str, given: object) -> tuple[int, ...]:
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise BadRequest(f"{param} is {given!r:.80}.", remedy="It must be a list of token ids.", param=param)
+    ids = tuple(given)
+    for token in ids:
+        if not _is_number(token, _INT) or token < 0:
+            message = f"{param} contains {token!r:.80}, which is not a token id."
+            raise BadRequest(message, remedy="Token ids are integers >= 0.", param=param)
+    return ids
+
+
+def _biases(given: object) -> dict[int, float]:
+    if not isinstance(given, Mapping):
+        remedy = "It must map token ids to numbers."
+        raise BadRequest(f"logit_bias is {given!r:.80}.", remedy=remedy, param="logit_bias")
+    _token_ids("logit_bias", given)
+    for token, bias in given.items():
+        if not (_is_number(bias, _REAL) and -100 <= bias <= 100):
+            message = f"logit_bias[{token}] is {bias!r:.80}."
+            raise BadRequest(message, remedy="It must be a number in [-100, 100].", param="logit_bias")
+    return dict(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +165,7 @@ class Usage:
 
     @property
     def total_tokens(self) -> int:
+        """Prompt and completion."""
         return self.prompt_tokens + self.completion_tokens
 
 

@@ -29,6 +29,16 @@ class SequenceCache:
         self.length = 0
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Precision of the rows."""
+        return self._rows.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows lie."""
+        return self._rows.device
+
+    @property
     def nbytes(self) -> int:
         """Reserved memory in bytes."""
         return self._rows.nbytes

@@ -61,44 +61,52 @@ class DFlash:
         proposed = time.perf_counter()
         readings = self.target.read(sequences, drafts)
         agreed = [longest_prefix(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
-        self._commit(sequences, readings, agreed)
+        runs = self._commit(sequences, readings, agreed)
         draft_seconds = (proposed - started) / len(sequences)
         verify_seconds = (time.perf_counter() - proposed) / len(sequences)
         return [
-            Round(tuple(draft), tuple(r.tokens), tuple(r.tokens[: n + 1]), n, draft_seconds, verify_seconds)
-            for draft, r, n in zip(drafts, readings, agreed, strict=True)
+            Round(tuple(draft), tuple(reading.tokens), tuple(run), min(count, len(run)), draft_seconds, verify_seconds)
+            for draft, reading, run, count in zip(drafts, readings, runs, agreed, strict=True)
         ]
 
     def _propose(self, sequences: Many[Sequence]) -> list[list[int]]:
         """Drafts for the slots behind each anchor, no more than may still be committed.
 
-        The block is always whole, since the drafter was trained on whole blocks; surplus slots are not read.
+        Near its limit an answer gets a shorter block, as in the reference implementation.
         """
-        slots = [min(self.block_size, sequence.remaining_tokens) for sequence in sequences]
-        if max(slots) == 1:
+        if self.block_size == 1:
             return [[] for _ in sequences]
         mask = self.drafter.spec.mask_token_id
-        rows = [[sequence.tokens[-1], *[mask] * (self.block_size - 1)] for sequence in sequences]
+        counts = [min(self.block_size, sequence.remaining_tokens + 1) for sequence in sequences]
+        rows = [[sequence.tokens[-1], *[mask] * (count - 1)] for sequence, count in zip(sequences, counts, strict=True)]
         tokens, positions = flat(rows, [len(sequence.tokens) - 1 for sequence in sequences], self.target.device)
-        segments = [Segment(self.block_size, sequence.draft_cache) for sequence in sequences]
-        blocks = self.drafter(tokens, positions, self.drafter.attention(segments)).split(self.block_size)
-        used = [block[1:count] for block, count in zip(blocks, slots, strict=True)]
-        logits = self.drafter.logits(torch.cat(used)).split([count - 1 for count in slots])
+        segments = [Segment(count, sequence.draft_cache) for sequence, count in zip(sequences, counts, strict=True)]
+        blocks = self.drafter(tokens, positions, self.drafter.attention(segments)).split(counts)
+        logits = self.drafter.logits(torch.cat([block[1:] for block in blocks])).split([n - 1 for n in counts])
         banned = self.target.banned(mask)
         return [
-            sequence.choose(scores, (), banned, len(sequence.tokens)) if len(scores) else []
+            sequence.choose(scores, (), banned, len(sequence.tokens))
             for sequence, scores in zip(sequences, logits, strict=True)
         ]
 
-    def _commit(self, sequences: Many[Sequence], readings: Many[Reading], agreed: Many[int]) -> None:
-        """Keep the anchor and the agreed drafts in both caches; the bonus token is the next anchor."""
+    def _commit(self, sequences: Many[Sequence], readings: Many[Reading], agreed: Many[int]) -> list[list[int]]:
+        """Commit the agreed drafts and the bonus token, no more than may be; both caches cover all but the newest.
+
+        Returns:
+            What was committed.
+        """
+        runs = [
+            reading.tokens[: min(count + 1, sequence.remaining_tokens)]
+            for sequence, reading, count in zip(sequences, readings, agreed, strict=True)
+        ]
         kept: list[Tensor | None] = []
-        for sequence, reading, count in zip(sequences, readings, agreed, strict=True):
-            sequence.cache.advance(count + 1)
-            kept.append(None if reading.features is None else reading.features[: count + 1])
+        for sequence, reading, run in zip(sequences, readings, runs, strict=True):
+            sequence.cache.advance(len(run))
+            kept.append(None if reading.features is None else reading.features[: len(run)])
         self._remember(sequences, kept)
-        for sequence, reading, count in zip(sequences, readings, agreed, strict=True):
-            sequence.commit(reading.tokens[: count + 1])
+        for sequence, run in zip(sequences, runs, strict=True):
+            sequence.commit(run)
+        return runs
 
     def _remember(self, sequences: Many[Sequence], features: Many[Tensor | None]) -> None:
         """Turn features of newly committed tokens into the drafter's context."""

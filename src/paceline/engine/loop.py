@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence as Many
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Many
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 

@@ -1,16 +1,16 @@
 """The matrix product, and which form of it pays on which machine.
 
-Measured on two AVX-512 cores, torch 2.13, float32, microseconds per product, 1 row / 16 rows:
+Measured on two AVX-512 cores, torch 2.13: one pass over the products of 16 layers of width 256 (45 MB in float32, so
+every weight comes from beyond the caches), milliseconds:
 
-    out x in          plain           packed (oneDNN)
-    256 x 256         5.7 /  20       16 /  23
-    512 x 256          11 /  39       18 /  35
-    1408 x 256         38 / 110       26 /  70
-    8192 x 256        237 / 812       78 / 340
+    rows                    1      2      4      8     16
+    float32, plain        5.0    6.5    7.5    8.3   11.2
+    float32, packed       2.9    3.0    2.8    3.0    5.2
+    bfloat16, plain       3.4
+    bfloat16, packed      1.7    1.9    2.1    2.3    3.3
 
-So on a CPU weights are packed once for oneDNN, and a single row of a small matrix keeps the plain product. The
-rule is fixed rather than timed at start-up, so that two runs on one machine round alike. float64, the precision of
-the proofs, is always plain.
+Packed once for oneDNN, eight rows cost what one row costs, which is what verification lives on. So on a CPU float32
+and bfloat16 are packed; float64, the precision of the proofs, is plain.
 """
 
 from __future__ import annotations
@@ -20,9 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 __all__ = ["Linear"]
-
-_PLAIN_ROW_ELEMENTS = 1 << 18
-"""Weights of at most this many elements multiply a single row faster unpacked."""
 
 
 class Linear(nn.Module):
@@ -36,10 +33,9 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
         self._packed: Tensor | None = None
-        self._plain_row = True
 
     def forward(self, x: Tensor) -> Tensor:
-        if self._packed is None or (self._plain_row and x.shape[0] == 1):
+        if self._packed is None or x.requires_grad:  # the packed product has no gradient
             return F.linear(x, self.weight, self.bias)
         product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
         return product
@@ -49,5 +45,3 @@ class Linear(nn.Module):
         packable = self.weight.device.type == "cpu" and self.weight.dtype in (torch.float32, torch.bfloat16)
         if packable and torch.backends.mkldnn.is_available():
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
-            self._plain_row = self.weight.dtype == torch.float32 and self.weight.numel() <= _PLAIN_ROW_ELEMENTS
-

@@ -33,8 +33,7 @@ __all__ = [
     "zoo_folder",
 ]
 
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
-_ZOO_NAME = re.compile(r"[A-Za-z0-9][\w.-]*")
+_NAME = r"[A-Za-z0-9][\w.-]{0,95}"
 _FORMS = "Give a folder, the name of a bundled model, or a hub id (owner/name)."
 
 
@@ -44,14 +43,14 @@ def resolve(name: str | Path) -> Path:
     Raises:
         CheckpointError: it is none of the three, or the download failed.
     """
-    path = Path(os.path.expanduser(name))
+    path = os.path.expanduser(name)
     # os.path.isdir is False, not an error, for names that no file system takes.
     if os.path.isdir(path):
-        return path
+        return Path(path)
     bundled = zoo_folder(str(name))
     if bundled is not None:
         return bundled
-    if isinstance(name, str) and _HUB_ID.fullmatch(name):
+    if isinstance(name, str) and re.fullmatch(f"{_NAME}/{_NAME}", name):
         return _download(name)
     raise CheckpointError(f"There is no model {str(name)!r}.", remedy=_FORMS)
 
@@ -59,7 +58,7 @@ def resolve(name: str | Path) -> Path:
 def zoo_folder(name: str) -> Path | None:
     """The folder of a bundled model, or None where none has this name."""
     folder = Path(__file__).parents[1] / "zoo" / "weights" / name
-    return folder if _ZOO_NAME.fullmatch(name) and (folder / "config.json").is_file() else None
+    return folder if re.fullmatch(_NAME, name) and (folder / "config.json").is_file() else None
 
 
 def load_transformer(

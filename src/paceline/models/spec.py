@@ -7,17 +7,18 @@ Reads the configurations of Llama, Mistral, Qwen2 and Qwen3 as Hugging Face writ
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from paceline.errors import CheckpointError, UnsafeCheckpoint, UnsupportedModel
+from paceline.models.fields import Config, flag, integer, integers, number, section, token_ids
 
 __all__ = ["FAMILIES", "DrafterSpec", "Rope", "Spec", "default_target_layer_ids", "drafter_spec", "transformer_spec"]
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 
-Config = Mapping[str, Any]
+# Far above every model there is; a file of a few bytes must not ask for more memory than a machine has.
+_MAX_LAYERS = 4096
+_MAX_BLOCK = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,33 +92,37 @@ def transformer_spec(config: Config) -> Spec:
     family = config.get("model_type")
     if family not in FAMILIES:
         raise UnsupportedModel(f"model_type is {family!r}.", remedy=f"Paceline runs {', '.join(FAMILIES)}.")
-    if config.get("hidden_act", "silu") != "silu":
-        raise UnsupportedModel(f"hidden_act is {config['hidden_act']!r}.", remedy="Paceline runs silu.")
-    heads = _integer(config, "num_attention_heads")
-    kv_heads = config.get("num_key_value_heads") or heads
+    _refuse_other_features(config)
+    hidden = integer(config, "hidden_size")
+    heads = integer(config, "num_attention_heads")
+    kv_heads = integer(config, "num_key_value_heads", default=heads)
     if heads % kv_heads:
         raise CheckpointError(f"num_attention_heads {heads} is not a multiple of num_key_value_heads {kv_heads}.")
-    layers = _integer(config, "num_hidden_layers")
-    attention_bias = bool(config.get("attention_bias", False))
+    # Qwen3's own default is a constant, the other families' a quotient.
+    head_dim = integer(config, "head_dim", default=128 if family == "qwen3" else hidden // heads)
+    if head_dim % 2:
+        raise CheckpointError(f"head_dim is {head_dim}.", remedy="Rotary positions need an even number.")
+    layers = integer(config, "num_hidden_layers", high=_MAX_LAYERS)
+    attention_bias = flag(config, "attention_bias")
     return Spec(
         family=family,
-        vocab_size=_integer(config, "vocab_size"),
-        hidden_size=_integer(config, "hidden_size"),
-        intermediate_size=_integer(config, "intermediate_size"),
+        vocab_size=integer(config, "vocab_size"),
+        hidden_size=hidden,
+        intermediate_size=integer(config, "intermediate_size"),
         num_layers=layers,
         num_heads=heads,
         num_kv_heads=kv_heads,
-        head_dim=config.get("head_dim") or _integer(config, "hidden_size") // heads,
-        norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        head_dim=head_dim,
+        norm_eps=number(config, "rms_norm_eps", default=1e-6),
         rope=_rope(config),
-        context_tokens=_integer(config, "max_position_embeddings"),
+        context_tokens=integer(config, "max_position_embeddings"),
         windows=_windows(config, family, layers),
-        tied_head=bool(config.get("tie_word_embeddings", False)),
+        tied_head=flag(config, "tie_word_embeddings"),
         qkv_bias=family == "qwen2" or attention_bias,
         out_bias=attention_bias and family != "qwen2",
-        mlp_bias=bool(config.get("mlp_bias", False)),
+        mlp_bias=flag(config, "mlp_bias"),
         qk_norm=family == "qwen3",
-        eos_token_ids=_token_ids(config.get("eos_token_id")),
+        eos_token_ids=token_ids(config, "eos_token_id"),
     )
 
 
@@ -131,29 +136,31 @@ def drafter_spec(config: Config) -> DrafterSpec:
         UnsupportedModel: another architecture, or a version of the format that is not supported.
     """
     _refuse_remote_code(config)
-    if "DFlashDraftModel" not in config.get("architectures", ()):
+    keys = {**config, **section(config, "dflash_config")}
+    _refuse_other_block_conventions(keys)
+    if config.get("architectures") != ["DFlashDraftModel"]:
         raise UnsupportedModel(
             f"architectures is {config.get('architectures')!r}.", remedy="A drafter must be a DFlashDraftModel."
         )
-    keys = {**config, **(config.get("dflash_config") or {})}
-    _refuse_other_block_conventions(keys)
     block = transformer_spec({**config, "model_type": "qwen3", "tie_word_embeddings": True})
-    target_layers = _integer(keys, "num_target_layers")
-    given = keys.get("target_layer_ids")
-    taps = tuple(given) if given else default_target_layer_ids(target_layers, block.num_layers)
+    target_layers = integer(keys, "num_target_layers", high=_MAX_LAYERS)
+    given = integers(keys, "target_layer_ids")
+    taps = given or default_target_layer_ids(target_layers, block.num_layers)
     for tap in taps:
-        if not (isinstance(tap, int) and 0 <= tap < target_layers):
-            raise CheckpointError(f"target_layer_ids contains {tap!r}; the target has {target_layers} layers.")
+        if not 0 <= tap < target_layers:
+            raise CheckpointError(
+                f"target_layer_ids contains {tap}; the target has {target_layers} layers.", param="target_layer_ids"
+            )
     return DrafterSpec(
         block=block,
-        block_size=_integer(keys, "block_size"),
-        mask_token_id=_integer(keys, "mask_token_id"),
+        block_size=integer(keys, "block_size", high=_MAX_BLOCK),
+        mask_token_id=integer(keys, "mask_token_id", low=0),
         target_layer_ids=taps,
         num_target_layers=target_layers,
         causal=_causal(keys, block),
-        input_embedding_scale=_scale(keys, "input_embedding_scale"),
-        output_multiplier=_scale(keys, "output_multiplier"),
-        final_logit_softcapping=keys.get("final_logit_softcapping"),
+        input_embedding_scale=number(keys, "input_embedding_scale", default=1.0),
+        output_multiplier=number(keys, "output_multiplier", default=1.0),
+        final_logit_softcapping=_soft_cap(keys),
         guessed_taps=not given,
     )
 
@@ -177,83 +184,88 @@ def _refuse_remote_code(config: Config) -> None:
         )
 
 
+def _refuse_other_features(config: Config) -> None:
+    if config.get("hidden_act", "silu") != "silu":
+        raise UnsupportedModel(f"hidden_act is {config['hidden_act']!r}.", remedy="Paceline runs silu.")
+    if config.get("quantization_config"):
+        raise UnsupportedModel("config.json has a quantization_config.", remedy="Take the unquantized checkpoint.")
+    rope = {**config, **section(config, "rope_scaling"), **section(config, "rope_parameters")}
+    if rope.get("partial_rotary_factor") not in (None, 1):
+        raise UnsupportedModel(
+            f"partial_rotary_factor is {rope['partial_rotary_factor']!r}.", remedy="Paceline rotates whole heads."
+        )
+
+
 def _refuse_other_block_conventions(keys: Config) -> None:
     if keys.get("sample_from_anchor"):
         raise UnsupportedModel(
             "sample_from_anchor is set: slot 0 of a block is a prediction.",
             remedy="Paceline runs drafters whose slot 0 is the anchor.",
         )
-    if keys.get("candidate_selector") or keys.get("conv_kernel_size"):
+    if keys.get("selector_rank") or keys.get("conv_kernel_size"):
         raise UnsupportedModel("This is a DFlash 2 drafter.", remedy="Paceline runs DFlash v1 drafters.")
 
 
-def _integer(config: Config, key: str) -> int:
-    value = config.get(key)
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise CheckpointError(f"config.json: {key} is {value!r}.", remedy="It must be an integer >= 0.", param=key)
-    return value
-
-
-def _scale(keys: Config, key: str) -> float:
-    value = keys.get(key)
-    return 1.0 if value is None else float(value)
-
-
-def _token_ids(value: object) -> tuple[int, ...]:
-    if value is None:
-        return ()
-    return tuple(value) if isinstance(value, list) else (int(str(value)),)
+def _soft_cap(keys: Config) -> float | None:
+    key = "final_logit_softcapping"
+    return None if keys.get(key) is None else number(keys, key)
 
 
 def _rope(config: Config) -> Rope:
-    parameters = config.get("rope_parameters")
-    if parameters is None and "rope_theta" not in config:
+    parameters = section(config, "rope_parameters")
+    if not parameters and config.get("rope_theta") is None:
         raise CheckpointError(
             "config.json has neither rope_theta nor rope_parameters.",
             remedy="Add the base the model was trained with; guessing it gives silently wrong text.",
+            param="rope_theta",
         )
-    scaling = {**(config.get("rope_scaling") or {}), **(parameters or {})}
-    theta = scaling.get("rope_theta", config.get("rope_theta"))
-    if theta is None:
-        raise CheckpointError("config.json: rope_parameters has no rope_theta.")
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    scaling = {**section(config, "rope_scaling"), **parameters}
+    theta = number({"rope_theta": config.get("rope_theta"), **scaling}, "rope_theta")
+    # A factor without a type would be ignored silently.
+    kind = scaling.get("rope_type", scaling.get("type", None if "factor" in scaling else "default"))
     if kind == "default":
-        return Rope(float(theta))
+        return Rope(theta)
     if kind != "llama3":
         raise UnsupportedModel(f"rope_type is {kind!r}.", remedy="Paceline runs default and llama3.")
-    return Rope(
-        theta=float(theta),
-        factor=float(scaling["factor"]),
-        low_freq_factor=float(scaling["low_freq_factor"]),
-        high_freq_factor=float(scaling["high_freq_factor"]),
-        original_context_tokens=int(scaling["original_max_position_embeddings"]),
+    rope = Rope(
+        theta=theta,
+        factor=number(scaling, "factor"),
+        low_freq_factor=number(scaling, "low_freq_factor"),
+        high_freq_factor=number(scaling, "high_freq_factor"),
+        original_context_tokens=integer(scaling, "original_max_position_embeddings"),
     )
+    if rope.low_freq_factor >= rope.high_freq_factor:
+        raise CheckpointError(f"low_freq_factor {rope.low_freq_factor} is not below {rope.high_freq_factor}.")
+    return rope
 
 
 def _windows(config: Config, family: str, layers: int) -> tuple[int | None, ...]:
-    window = config.get("sliding_window")
     kinds = config.get("layer_types")
     if kinds is None:
-        if family == "mistral" and window is not None:
-            kinds = ["sliding_attention"] * layers
-        elif family in ("qwen2", "qwen3") and config.get("use_sliding_window"):
-            first = config.get("max_window_layers", 0)
-            kinds = ["sliding_attention" if i >= first else "full_attention" for i in range(layers)]
-        else:
-            kinds = ["full_attention"] * layers
-    if len(kinds) != layers:
-        raise CheckpointError(f"layer_types has {len(kinds)} entries for {layers} layers.")
-    unknown = set(kinds) - {"full_attention", "sliding_attention"}
-    if unknown:
-        raise UnsupportedModel(
-            f"layer_types contains {sorted(unknown)}.", remedy="Paceline runs full_attention and sliding_attention."
-        )
-    if "sliding_attention" in kinds and not isinstance(window, int):
-        raise CheckpointError(f"layer_types asks for sliding attention, but sliding_window is {window!r}.")
+        kinds = _default_kinds(config, family, layers)
+    if not isinstance(kinds, list) or len(kinds) != layers:
+        raise CheckpointError(f"layer_types is not a list of {layers}, one for each layer.", param="layer_types")
+    for kind in kinds:
+        if kind not in ("full_attention", "sliding_attention"):
+            raise UnsupportedModel(
+                f"layer_types contains {kind!r}.", remedy="Paceline runs full_attention and sliding_attention."
+            )
+    window = integer(config, "sliding_window") if "sliding_attention" in kinds else None
     return tuple(window if kind == "sliding_attention" else None for kind in kinds)
+
+
+def _default_kinds(config: Config, family: str, layers: int) -> list[str]:
+    """What the families do where `layer_types` is missing, as older files have it."""
+    full = layers
+    if config.get("sliding_window") is not None:
+        if family == "mistral":
+            full = 0
+        elif family in ("qwen2", "qwen3") and flag(config, "use_sliding_window"):
+            full = min(layers, integer(config, "max_window_layers", default=28, low=0))
+    return ["full_attention"] * full + ["sliding_attention"] * (layers - full)
 
 
 def _causal(keys: Config, block: Spec) -> tuple[bool, ...]:
     if keys.get("is_causal") is not None:
-        return (bool(keys["is_causal"]),) * block.num_layers
+        return (flag(keys, "is_causal"),) * block.num_layers
     return tuple(window is not None for window in block.windows)

@@ -24,7 +24,7 @@ from paceline.train.loop import FitConfig, fit
 from paceline.train.losses import slot_weights, weighted_cross_entropy
 from paceline.train.responses import Responses, features
 
-__all__ = ["DrafterConfig", "block_mask", "bundled_drafter_spec", "draft_loss", "train_drafter"]
+__all__ = ["DrafterConfig", "block_mask", "bundled_drafter_spec", "draft_loss", "new_drafter", "train_drafter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,15 @@ def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
         num_target_layers=target.num_layers,
         causal=(False,) * layers,
     )
+
+
+def new_drafter(spec: DrafterSpec, target: Transformer, seed: int = 0) -> Drafter:
+    """An untrained drafter. Its last norm starts at 0.3 of the target's, so that first guesses are not overconfident."""
+    torch.manual_seed(seed)
+    drafter = Drafter(spec, target)
+    with torch.no_grad():
+        drafter.norm.weight.copy_(0.3 * target.norm.weight)
+    return drafter
 
 
 def train_drafter(drafter: Drafter, target: Transformer, responses: Responses, config: DrafterConfig, run: Path) -> None:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from paceline.errors import TrainingError
-from paceline.train.progress import progress
+from paceline.progress import progress
 
 __all__ = ["FitConfig", "fit"]
 

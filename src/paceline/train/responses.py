@@ -22,8 +22,8 @@ from paceline.engine.loop import Job, run
 from paceline.errors import TrainingError
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
+from paceline.progress import progress
 from paceline.request import Sampling
-from paceline.train.progress import progress
 
 __all__ = ["Responses", "ResponsesConfig", "features", "generate_responses", "load_responses"]
 

@@ -138,7 +138,8 @@ def _savings(rng: Random) -> Made:
     price = has + weekly * weeks
     return (
         f"{name} wants {words.a(thing)} that costs {price} dollars. {p['He']} already has {has}"
-        f" dollars and saves {weekly} dollars a week. [How many weeks does it take|For how many weeks must {p['he']} save]?",
+        f" dollars and saves {weekly} dollars a week."
+        f" [How many weeks does it take|For how many weeks must {p['he']} save]?",
         [
             f"{name} [still needs|lacks] {price} - {has} = {price - has} dollars.",
             f"At {weekly} dollars a week that takes {price - has} / {weekly} = {weeks} weeks.",

@@ -110,7 +110,8 @@ def email(rng: Random) -> Turns:
     )
     letters = (
         "Subject: {s}\n\n[Dear|Hello] {to},\n\n{B} {c}\n\n[Kind regards|Best wishes|With thanks|Yours]\n{me}",
-        "[Here is a draft|You could write]:\n\nSubject: {s}\n\nDear {to},\n\n{B}\n\n{c}\n\n[Kind regards|Best wishes],\n{me}",
+        "[Here is a draft|You could write]:\n\nSubject: {s}\n\nDear {to},\n\n{B}\n\n{c}"
+        "\n\n[Kind regards|Best wishes],\n{me}",
     )
     facts |= {"p": purpose, "s": subject, "B": words.capital(body), "c": close}
     return [(say(rng, asks, **facts), say(rng, letters, **facts))]

@@ -1,8 +1,7 @@
 """The training text: library documents and generated ones, and the arrays a trainer reads.
 
-`python -m paceline.zoo.corpus OUT_DIR [--stories N] [--dialogues M]
-[--tokenizer DIR]` trains the tokenizer and
-writes `tokenizer/`, `train.npz` and `heldout.npz`. Knows nothing of models or of training.
+`python -m paceline.zoo.corpus OUT_DIR [--stories N] [--dialogues M] [--tokenizer DIR]` trains the tokenizer (or
+takes the one in DIR) and writes `tokenizer/`, `train.npz` and `heldout.npz`. Knows nothing of models or of training.
 """
 
 import argparse

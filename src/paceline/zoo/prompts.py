@@ -8,6 +8,7 @@ or messages (ending with a user turn). Knows documents; nothing of tokens or mod
 import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from itertools import islice, zip_longest
@@ -22,6 +23,7 @@ Prompt = dict[str, Any]
 SCENARIOS: tuple[Scenario, ...] = get_args(Scenario)
 # About 60 tokens each, at the bytes per token of their kind.
 OPENING_CHARS, ANSWER_CHARS, CODE_CHARS, LONGEST_CODE_CHARS = 240, 190, 200, 1000
+ANSWERS_ALIKE = 2  # so many answers may begin alike
 PROMPTS_FILE = files("paceline.zoo").joinpath("data", "prompts.jsonl")
 
 
@@ -55,11 +57,14 @@ def _long_text(document: Document) -> Prompt:
 
 def _dialogues(heldout: list[Document]) -> Iterator[Prompt]:
     """Chats whose last answer is long, and different from every answer of the training split."""
+    taken: Counter[str] = Counter()
     known = {m["content"] for d in documents("train") for m in d.messages if m["role"] == "assistant"}
     for document in heldout:
         *messages, answer = document.messages
-        if len(answer["content"]) >= ANSWER_CHARS and answer["content"] not in known:
-            yield {"source": document.name, "messages": messages, "reference": answer["content"]}
+        text = answer["content"]
+        if len(text) >= ANSWER_CHARS and text not in known and taken[text[:8]] < ANSWERS_ALIKE:
+            taken[text[:8]] += 1
+            yield {"source": document.name, "messages": messages, "reference": text}
 
 
 def _functions(heldout: list[Document]) -> Iterator[Prompt]:
@@ -81,7 +86,7 @@ def _function(document: Document) -> Prompt | None:
     for statement in node.body[1:]:
         last = statement.end_lineno or statement.lineno
         start, rest = "\n".join(lines[:last]), "\n".join(lines[last:])
-        if CODE_CHARS <= len(start) <= LONGEST_CODE_CHARS and CODE_CHARS <= len(rest):
+        if CODE_CHARS <= len(start) <= LONGEST_CODE_CHARS and len(rest) >= CODE_CHARS:
             return {"source": document.name, "prompt": start, "reference": f"\n{rest}"}
     return None
 

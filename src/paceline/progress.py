@@ -1,4 +1,4 @@
-"""A progress bar with an honest time of arrival on a terminal, and nothing elsewhere."""
+"""A progress bar with an honest time of arrival on a terminal, and nothing elsewhere. Knows nothing of the work."""
 
 from __future__ import annotations
 

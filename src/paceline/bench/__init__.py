@@ -1,0 +1,1 @@
+"""Measurements that anybody can repeat, each checked for identical output while it is taken."""

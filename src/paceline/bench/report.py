@@ -1,0 +1,133 @@
+"""Shows and keeps the result of a benchmark: a table on the terminal, a JSON file, a picture.
+
+Reads only the plain data that `bench_decode` returns, so older files can be shown again. Measures nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from paceline.errors import ConfigError
+
+__all__ = ["save_json", "save_plot", "show"]
+
+Result = Mapping[str, Any]
+
+
+def show(result: Result, console: Console | None = None) -> None:
+    """Print the table, and below it what a reader must know to trust it."""
+    console = console or Console()
+    table = Table(title=_title(result), caption=_caption(result), caption_justify="left")
+    table.add_column("scenario")
+    table.add_column("method")
+    for heading in (
+        "ms/token",
+        "tokens/s",
+        "tokens/round",
+        "× plain",
+        "draft | verify | other",
+        "4-grams",
+        "identical",
+    ):
+        table.add_column(heading, justify="right")
+    for scenario, methods in result["scenarios"].items():
+        for index, (method, figures) in enumerate(methods.items()):
+            table.add_row(scenario if index == 0 else "", method, *_cells(figures))
+        table.add_section()
+    console.print(table)
+    for warning in _warnings(result):
+        console.print(warning, style="yellow")
+
+
+def save_json(result: Result, path: Path) -> None:
+    """Write the result; the file appears whole or not at all.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    _replace(path, lambda draft: draft.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8"))
+
+
+def save_plot(result: Result, path: Path) -> None:
+    """Draw the result as .png or .svg, by the ending of `path`.
+
+    Raises:
+        ConfigError: matplotlib is not installed, the ending is another one, or the file cannot be written.
+    """
+    ending = path.suffix.lower().removeprefix(".")
+    if ending not in ("png", "svg"):
+        raise ConfigError(f"The plot {str(path)!r} has no known ending.", remedy="Use .png or .svg.", param="plot")
+    try:
+        from paceline.bench.plot import draw
+    except ImportError as error:
+        remedy = "Install it: pip install 'paceline[bench]'."
+        raise ConfigError("matplotlib, which draws plots, is not installed.", remedy=remedy, param="plot") from error
+    figure = draw(result)
+    _replace(path, lambda draft: figure.savefig(draft, format=ending, dpi=150))
+
+
+def _title(result: Result) -> str:
+    settings = result["settings"]
+    drafter = f" + {settings['drafter']}" if settings["drafter"] else ""
+    return f"{settings['model']}{drafter}, {settings['dtype']}, temperature {settings['temperature']:g}"
+
+
+def _caption(result: Result) -> str:
+    machine, others, settings = result["machine"], result["what_else_ran"], result["settings"]
+    busy = others["busy_cores_elsewhere"]
+    return (
+        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}; "
+        f"one prompt at a time, {settings['repeats']} paired repeats; "
+        f"other programs kept {'an unknown number of' if busy is None else f'{busy:.1f}'} cores busy"
+    )
+
+
+def _cells(figures: Result) -> tuple[str, ...]:
+    total = sum(figures[f"{part}_seconds"] for part in ("prompt", "draft", "verify", "other"))
+    shares = (figures["draft_seconds"], figures["verify_seconds"], figures["prompt_seconds"] + figures["other_seconds"])
+    grams = figures["distinct_4gram_share"]
+    ties = f" ({figures['near_ties']} near-ties)" if figures["near_ties"] else ""
+    return (
+        f"{figures['ms_per_token']:.2f}",
+        f"{figures['tokens_per_second']:.1f}",
+        f"{figures['acceptance_length']:.2f}",
+        f"{figures['speedup_vs_ar']:.2f}" + ("" if figures["counts"] else " ✗"),
+        " | ".join(f"{seconds / total:.0%}" for seconds in shares),
+        "–" if grams is None else f"{grams:.2f}",
+        ("yes" if figures["identical"] else "NO") + ties,
+    )
+
+
+def _warnings(result: Result) -> list[str]:
+    warnings = []
+    for scenario, methods in result["scenarios"].items():
+        looping = [method for method, figures in methods.items() if not figures["counts"]]
+        if looping:
+            warnings.append(f"✗ {scenario}: the text of {', '.join(looping)} loops; these figures do not count.")
+        for method, figures in methods.items():
+            if not figures["identical"]:
+                where = ", ".join(f"{prompt} at token {index}" for prompt, index in figures["mismatches"].items())
+                warnings.append(f"NOT IDENTICAL: {scenario}, {method}: {where}.")
+    busy = result["what_else_ran"]["busy_cores_elsewhere"] or 0.0
+    if busy > 0.25:
+        warnings.append(f"Other programs kept {busy:.1f} cores busy: trust the ratios more than the times.")
+    return warnings
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(draft)
+        draft.replace(path)
+    except OSError as error:
+        raise ConfigError(f"{str(path)!r} cannot be written: {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)

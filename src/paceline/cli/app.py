@@ -1,0 +1,67 @@
+"""All commands, and how a failure is told: one red line on stderr, never a traceback.
+
+Exit codes: 0; 2 for a request or a setting that cannot be served; 1 for everything else, such as a broken checkpoint.
+Knows no command's work. Nothing imported here imports torch.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from paceline import __version__
+from paceline.cli import bench, demo, generate, train, zoo
+from paceline.cli.output import say_error, say_warning
+from paceline.errors import PacelineError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="paceline", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+)
+app.command("generate")(generate.generate)
+app.command("demo")(demo.demo)
+app.add_typer(zoo.app, name="zoo")
+app.add_typer(train.app, name="train")
+app.add_typer(bench.app, name="bench")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"paceline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _paceline(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Decode language models many tokens at a time, with output identical to plain decoding."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command; ends the process with its exit code.
+
+    Args:
+        arguments: what follows the program's name; None reads the process's own.
+    """
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            app(args=None if arguments is None else list(arguments))
+        except PacelineError as error:
+            say_error(str(error))
+            sys.exit(2 if error.http_status == 400 else 1)
+        except OSError as error:  # a full disk, a folder without permission
+            say_error(str(error))
+            sys.exit(1)
+
+
+def _show_warning(message: Warning | str, *_: Any) -> None:
+    say_warning(str(message))

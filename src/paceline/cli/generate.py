@@ -1,0 +1,150 @@
+"""`paceline generate`: one prompt in, one answer out, streamed.
+
+Knows the options and where a prompt comes from; `LLM` does the work.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from paceline.cli.options import BlockSize, Device, Drafter, Method, Model, Precision, Threads, set_threads
+from paceline.cli.output import completion_json, say, stats_line, stats_of, write
+from paceline.errors import BadRequest, ConfigError
+from paceline.request import Chunk, Completion, Prompt, Sampling
+
+if TYPE_CHECKING:
+    from paceline.llm import LLM
+
+__all__ = ["generate"]
+
+
+def generate(
+    prompt: Annotated[
+        str | None, typer.Argument(help="The prompt; without it a pipe is read.", show_default=False)
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(exists=True, dir_okay=False, readable=True, help="Read the prompt from a file.")
+    ] = None,
+    prompt_ids: Annotated[str | None, typer.Option(metavar="1,2,3", help="The prompt as token ids.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="The prompt is a user's message to a chat model.")] = False,
+    model: Model = None,
+    drafter: Drafter = None,
+    method: Method = "auto",
+    block_size: BlockSize = None,
+    max_tokens: Annotated[int, typer.Option(help="Most new tokens.")] = 256,
+    temperature: Annotated[float, typer.Option(help="0 takes the most probable token.")] = 0.0,
+    top_p: Annotated[float, typer.Option(help="Keep the most probable ids up to this probability mass.")] = 1.0,
+    top_k: Annotated[int, typer.Option(help="Keep so many of the most probable ids; 0 keeps all.")] = 0,
+    min_p: Annotated[float, typer.Option(help="Keep ids with this share of the best id's probability.")] = 0.0,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
+    stop: Annotated[list[str] | None, typer.Option(help="A text that ends the answer; may be repeated.")] = None,
+    repetition_penalty: Annotated[float, typer.Option(help="Over 1 discourages ids of prompt and answer.")] = 1.0,
+    presence_penalty: Annotated[float, typer.Option(help="Over 0 discourages ids of the answer, -2 to 2.")] = 0.0,
+    frequency_penalty: Annotated[float, typer.Option(help="The same per occurrence, -2 to 2.")] = 0.0,
+    precision: Precision = "exact",
+    device: Device = "auto",
+    threads: Threads = None,
+    show_blocks: Annotated[bool, typer.Option("--show-blocks", help="Show what each round drafted.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
+    stats: Annotated[bool, typer.Option("--stats", help="Say on stderr how fast it was.")] = False,
+) -> None:
+    """Answer one prompt: an argument, a file, a pipe or token ids."""
+    if as_json and show_blocks:
+        raise ConfigError("--json and --show-blocks exclude each other.", remedy="The JSON holds all rounds.")
+    sampling = Sampling(
+        max_tokens=max_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        seed=seed,
+        stop=stop or (),
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+    )
+    request = _read_prompt(prompt, file, prompt_ids, chat)
+    from paceline.llm import LLM
+
+    set_threads(threads)
+    llm = LLM(
+        model,
+        drafter=drafter,
+        method=cast(Any, method),
+        block_size=block_size,
+        precision=cast(Any, precision),
+        device=device,
+    )
+    if as_json:
+        _print_json(llm.generate([request], sampling)[0], stats)
+    else:
+        _stream(llm, request, sampling, show_blocks, stats)
+
+
+def _read_prompt(text: str | None, file: Path | None, ids: str | None, chat: bool) -> Prompt:
+    """The one prompt that was given."""
+    if sum(source is not None for source in (text, file, ids)) > 1:
+        raise BadRequest(
+            "There is more than one prompt.", remedy="Give an argument, --file or --prompt-ids.", param="prompt"
+        )
+    if ids is not None:
+        if chat:
+            raise BadRequest("--chat needs a text, not token ids.", param="prompt")
+        return _parse_ids(ids)
+    if text is None:
+        text = _read_text(file)
+    return [{"role": "user", "content": text}] if chat else text
+
+
+def _read_text(file: Path | None) -> str:
+    if file is None and sys.stdin.isatty():
+        raise BadRequest("There is no prompt.", remedy="Give one, or pipe one in; see --help.", param="prompt")
+    try:
+        return sys.stdin.read() if file is None else file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"The prompt is not UTF-8 text: {error}.", param="prompt") from error
+
+
+def _parse_ids(ids: str) -> list[int]:
+    try:
+        return [int(part) for part in ids.replace(",", " ").split()]
+    except ValueError as error:
+        raise BadRequest(f"--prompt-ids is {ids!r:.80}.", remedy="Write integers: 1,2,3", param="prompt") from error
+
+
+def _print_json(completion: Completion, stats: bool) -> None:
+    write(completion_json(completion) + "\n")
+    if stats:
+        say(stats_line(completion.stats, completion.finish_reason, completion.seed))
+
+
+def _stream(llm: LLM, prompt: Prompt, sampling: Sampling, blocks: bool, stats: bool) -> None:
+    from paceline.cli.blocks import show_blocks
+    from paceline.decode.noise import draw_seed
+
+    seed = draw_seed() if sampling.seed is None else sampling.seed
+    taken: list[Chunk] = []
+    started = time.perf_counter()
+    chunks = _kept(llm.stream(prompt, replace(sampling, seed=seed)), taken)
+    if blocks:
+        show_blocks(chunks, llm.tokenizer)
+    else:
+        for chunk in chunks:
+            write(chunk.text if llm.tokenizer else "".join(f"{token} " for token in chunk.token_ids))
+    seconds = time.perf_counter() - started
+    write("\n")
+    if stats:
+        say(stats_line(stats_of(llm.method, taken, seconds), str(taken[-1].finish_reason), seed))
+
+
+def _kept(chunks: Iterable[Chunk], taken: list[Chunk]) -> Iterator[Chunk]:
+    for chunk in chunks:
+        taken.append(chunk)
+        yield chunk

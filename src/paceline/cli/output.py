@@ -1,0 +1,92 @@
+"""What commands write: text to stdout, everything about it to stderr.
+
+Knows the terminal and the records of `request`, nothing of models.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from rich.console import Console
+from rich.text import Text
+
+from paceline.request import Chunk, Completion, Stats
+
+__all__ = ["completion_json", "printable", "say", "say_error", "say_warning", "stats_line", "stats_of", "write"]
+
+_CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
+
+
+def printable(text: str) -> str:
+    """`text` with the control characters a terminal would obey as visible signs; line breaks and tabs stay."""
+    return text.translate(_CONTROLS)
+
+
+def write(text: str) -> None:
+    """Send text to stdout at once; on a terminal only what is `printable`."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def say(line: str, style: str = "") -> None:
+    """One line on stderr."""
+    Console(stderr=True, highlight=False).print(Text(" ".join(line.split()), style=style), soft_wrap=True)
+
+
+def say_error(message: str) -> None:
+    """One red line on stderr."""
+    say(f"Error: {message}", "bold red")
+
+
+def say_warning(message: str) -> None:
+    """One yellow line on stderr."""
+    say(f"Warning: {message}", "yellow")
+
+
+def stats_line(stats: Stats, finish_reason: str, seed: int) -> str:
+    """What `--stats` shows."""
+    tokens = sum(stats.accepted_per_round) + 1
+    other = max(0.0, stats.total_seconds - stats.draft_seconds - stats.verify_seconds)
+    return (
+        f"{stats.method}: {tokens} tokens in {stats.total_seconds:.2f} s, {stats.tokens_per_second:.1f} tokens/s | "
+        f"acceptance length {stats.acceptance_length:.2f} over {stats.rounds} rounds | "
+        f"draft {stats.draft_seconds:.2f} s, verify {stats.verify_seconds:.2f} s, other {other:.2f} s | "
+        f"ended by {finish_reason}, seed {seed}"
+    )
+
+
+def stats_of(method: str, chunks: Iterable[Chunk], seconds: float) -> Stats:
+    """The figures of a streamed answer that took `seconds`, the prompt pass included."""
+    rounds = [chunk.round for chunk in chunks if chunk.round is not None]
+    return Stats(
+        method=method,
+        rounds=len(rounds),
+        accepted_per_round=tuple(len(round.committed) for round in rounds),
+        drafted_tokens=sum(len(round.proposed) for round in rounds),
+        accepted_tokens=sum(round.accepted for round in rounds),
+        draft_seconds=sum(round.draft_seconds for round in rounds),
+        verify_seconds=sum(round.verify_seconds for round in rounds),
+        total_seconds=seconds,
+    )
+
+
+def completion_json(completion: Completion) -> str:
+    """What `--json` prints: one object on one line."""
+    figures = completion.stats
+    fields = {
+        "text": completion.text,
+        "token_ids": completion.token_ids,
+        "finish_reason": completion.finish_reason,
+        "usage": {**asdict(completion.usage), "total_tokens": completion.usage.total_tokens},
+        "stats": {
+            **asdict(figures),
+            "acceptance_length": figures.acceptance_length,
+            "tokens_per_second": figures.tokens_per_second,
+        },
+        "seed": completion.seed,
+        "rounds": [asdict(round) for round in completion.rounds],
+    }
+    return json.dumps(fields, ensure_ascii=False)

@@ -1,0 +1,88 @@
+"""`paceline zoo`: what is bundled, and the text it was trained on."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paceline.cli.output import say
+from paceline.errors import ConfigError
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The bundled models and their training text.")
+
+
+@app.command("list")
+def list_models() -> None:
+    """Show the bundled models; `--model NAME` takes each of them."""
+    from paceline.zoo.catalog import bundled_folder, bundled_names
+
+    table = Table("name", "kind", "parameters", "MB", "what it is", box=None, pad_edge=False)
+    for name in bundled_names():
+        folder = bundled_folder(name)
+        assert folder is not None
+        table.add_row(name, _kind(folder), *_size(folder), _about(folder))
+    if table.row_count:
+        Console(highlight=False).print(table)
+    else:
+        say("This installation bundles no models.")
+
+
+def _kind(folder: Path) -> str:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    return "DFlash drafter" if "DFlashDraftModel" in config.get("architectures", ()) else "target"
+
+
+def _size(folder: Path) -> tuple[str, str]:
+    """Parameters, and megabytes on disk, of all safetensors files."""
+    files = sorted(folder.glob("*.safetensors"))
+    parameters = sum(math.prod(shape) for file in files for shape in _shapes(file))
+    return f"{parameters / 1e6:.1f} M", f"{sum(file.stat().st_size for file in files) / 1e6:.1f}"
+
+
+def _shapes(file: Path) -> list[list[int]]:
+    """Shapes of all tensors, from the header: its length in 8 bytes, then JSON."""
+    with file.open("rb") as opened:
+        header = json.loads(opened.read(int.from_bytes(opened.read(8), "little")))
+    return [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
+
+
+def _about(folder: Path) -> str:
+    """The first line of text of the model card."""
+    card = folder / "README.md"
+    if not card.is_file():
+        return ""
+    text = card.read_text(encoding="utf-8")
+    body = text.split("---\n", 2)[2] if text.startswith("---\n") else text
+    return next((line for line in body.splitlines() if line.strip() and not line.startswith("#")), "")
+
+
+@app.command("corpus")
+def corpus(
+    out: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where to write it.")],
+    stories: Annotated[int | None, typer.Option(min=0, help="Generated stories and reports.")] = None,
+    dialogues: Annotated[int | None, typer.Option(min=0, help="Generated dialogues.")] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(exists=True, file_okay=False, help="Use this tokenizer instead of training one.")
+    ] = None,
+) -> None:
+    """Generate the training text: DIR/tokenizer, DIR/train.npz and DIR/heldout.npz. Takes some minutes."""
+    from paceline.zoo.corpus import DIALOGUES, STORIES, documents, write_arrays
+    from paceline.zoo.tokenizer import load, save, train_tokenizer
+
+    counts = (STORIES if stories is None else stories, DIALOGUES if dialogues is None else dialogues)
+    train = list(documents("train", *counts))
+    try:
+        encoder = load(tokenizer) if tokenizer else train_tokenizer(train)
+    except Exception as error:  # `tokenizers` raises plain Exception, and too little text a ValueError
+        raise ConfigError(f"There is no tokenizer: {error}.") from error
+    save(encoder, out / "tokenizer")
+    write_arrays(encoder, train, out / "train.npz")
+    write_arrays(encoder, list(documents("heldout", *counts)), out / "heldout.npz")

@@ -1,0 +1,216 @@
+"""DFlash gives the tokens of plain decoding, `==` in float64: every option, block size, batch and length of agreement."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import pytest
+from scripted import Watched, answer_all, copying, drafter_of, plain, scripted
+from tiny import tiny_spec, tiny_transformer
+from tiny_tokenizers import byte_level, wrap
+
+from paceline.decode.dflash import DFlash
+from paceline.decode.target import Target
+from paceline.engine.loop import Answer, Decoder, Job
+from paceline.models.spec import Rope, Spec
+from paceline.request import Sampling
+
+VOCAB = 64
+ENDS = frozenset({7, 40})
+TOKENIZER = wrap(byte_level())  # ids 0 … 63 are the characters ! … `
+BIAS = {5: 1.5, 6: -100.0, 63: 2.0, 11: 0.5}
+
+FAMILIES: dict[str, Spec] = {
+    "qwen3": tiny_spec("qwen3"),
+    "qwen3, tied, padded vocabulary": tiny_spec("qwen3", tied_head=True),
+    "qwen2, one sliding layer": tiny_spec("qwen2", windows=(None, 6)),
+    "mistral, all layers sliding": tiny_spec("mistral", windows=(7, 7)),
+    "llama3, one key head, biases": tiny_spec(
+        "llama", num_kv_heads=1, qkv_bias=True, out_bias=True, mlp_bias=True, rope=Rope(1e4, 8.0, 1.0, 4.0, 32)
+    ),
+    "llama, short context": tiny_spec("llama", num_kv_heads=4, context_tokens=40),
+}
+USABLE = {name: VOCAB for name in FAMILIES} | {"qwen3, tied, padded vocabulary": VOCAB - 5}
+DRAFTERS: dict[str, float | dict[str, Any]] = {
+    "copies 0": 0.0,
+    "copies .5": 0.5,
+    "copies .9": 0.9,
+    "copies all": 1.0,
+    "real": {},
+}
+TEMPERATURES = (0.0, 0.3, 1.0, 2.0)
+FILTERS: tuple[dict[str, Any], ...] = (
+    {},
+    {"top_k": 5},
+    {"top_p": 0.8},
+    {"min_p": 0.1},
+    {"top_k": 20, "top_p": 0.9, "min_p": 0.02},
+)
+PROCESSORS: tuple[dict[str, Any], ...] = (
+    {},
+    {"repetition_penalty": 1.3, "presence_penalty": 0.7, "frequency_penalty": -0.4},
+    {"logit_bias": BIAS},
+    {"repetition_penalty": 0.8, "frequency_penalty": 0.9, "logit_bias": BIAS},
+)
+OPTIONS = list(itertools.product(TEMPERATURES, range(len(FILTERS)), range(len(PROCESSORS))))
+MAX_TOKENS = (1, 2, 5, 16, 17, 24, 36)
+ENDINGS: tuple[dict[str, Any], ...] = ({}, {}, {"stop_token_ids": (3, 50)}, {"stop": ("Q", "AB", "7")})
+
+
+@dataclass
+class Seen:
+    """What a sweep has visited."""
+
+    options: set[Any] = field(default_factory=set)
+    block_sizes: set[int] = field(default_factory=set)
+    widths: set[int] = field(default_factory=set)
+    accepted: Counter[int] = field(default_factory=Counter)
+    ends: Counter[str] = field(default_factory=Counter)
+
+
+@cache
+def models(family: str) -> Any:
+    return tiny_transformer(FAMILIES[family], seed=len(family))
+
+
+def jobs_for(family: str, salt: int, options: list[Any]) -> list[Job]:
+    """One request for each option, with a prompt, seed, budget and ending of its own."""
+    jobs = []
+    for index, (temperature, filtering, processing) in enumerate(options):
+        rng = random.Random(f"{family} {salt} {index}")
+        prompt = tuple(rng.randrange(USABLE[family]) for _ in range(rng.choice((1, 3, 8, 15, 30))))
+        settings = {**FILTERS[filtering], **PROCESSORS[processing], **rng.choice(ENDINGS)}
+        sampling = Sampling(max_tokens=MAX_TOKENS[index % 7], temperature=temperature, **settings)
+        jobs.append(Job(prompt, sampling, rng.randrange(-(2**63), 2**63)))
+    return jobs
+
+
+def decoder_for(family: str, drafter: str, block_size: int, oracle: list[Answer]) -> Decoder:
+    model, usable, how = models(family), USABLE[family], DRAFTERS[drafter]
+    if isinstance(how, dict):
+        real = drafter_of(model, causal=(block_size % 2 == 0,))
+        return DFlash(Target(model, usable, real.spec.target_layer_ids), real, block_size)
+    truths = {(answer.job.prompt, answer.job.seed): answer.token_ids for answer in oracle}
+    return scripted(model, block_size, copying(truths, how, VOCAB, salt=drafter), usable)
+
+
+def outcome(answer: Answer) -> tuple[list[int], str, str | None]:
+    return answer.token_ids, answer.text, answer.finish_reason
+
+
+def shapes() -> Iterator[tuple[int, int]]:
+    """Block sizes and batch widths: every other block is the longest, so that every length of agreement occurs."""
+    for index in itertools.count():
+        yield (16 if index % 2 else (index // 2) % 16 + 1), index % 4 + 1
+
+
+def sweep(family: str, salt: int, options: list[Any], shape: Iterator[tuple[int, int]], seen: Seen) -> None:
+    jobs = jobs_for(family, salt, options)
+    whole = {"tokenizer": TOKENIZER, "ends": ENDS}
+    ar = plain(models(family), USABLE[family])
+    oracle = [answer for job in jobs for answer in answer_all(ar, [job], **whole)]
+    assert list(map(outcome, answer_all(ar, jobs, batch=3, **whole))) == list(map(outcome, oracle))
+    seen.ends.update(map(how_it_ended, oracle))
+    for drafter in DRAFTERS:
+        half = (len(jobs) + 1) // 2
+        for part in (slice(half), slice(half, None)):
+            block_size, batch = next(shape)
+            decoder = Watched(decoder_for(family, drafter, block_size, oracle))
+            answers = answer_all(decoder, jobs[part], batch=batch, **whole)
+            assert list(map(outcome, answers)) == list(map(outcome, oracle[part])), (family, drafter, block_size, batch)
+            seen.options.update((drafter, *option) for option in options[part])
+            seen.block_sizes.add(block_size)
+            seen.widths.update(map(len, decoder.steps))
+            if block_size == 16:
+                seen.accepted.update(round.accepted for answer in answers for round in answer.rounds)
+            check_rounds(answers, block_size, 1.0 if drafter == "copies all" else None)
+
+
+def how_it_ended(answer: Answer) -> str:
+    last, sampling = answer.token_ids[-1], answer.job.sampling
+    if answer.finish_reason == "length":
+        whole = len(answer.token_ids) == sampling.max_tokens
+        return "max_tokens" if whole else "context"
+    return "end token" if last in ENDS else "stop token" if last in sampling.stop_token_ids else "stop string"
+
+
+def check_rounds(answers: list[Answer], block_size: int, copied: float | None) -> None:
+    for answer in answers:
+        for round in answer.rounds:
+            assert len(round.proposed) <= block_size - 1
+            assert len(round.reference) == len(round.proposed) + 1
+            assert round.committed == round.reference[: len(round.committed)]
+            assert round.committed[: round.accepted] == round.proposed[: round.accepted]
+            assert len(round.committed) - round.accepted in (0, 1)
+        if copied and block_size > 1:
+            assert all(round.accepted == len(round.proposed) for round in answer.rounds[:-1])
+
+
+def test_every_option_gives_the_tokens_of_plain_decoding() -> None:
+    seen, shape = Seen(), shapes()
+    for place, family in enumerate(FAMILIES):
+        sweep(family, 0, OPTIONS[place :: len(FAMILIES)], shape, seen)
+    assert len(seen.options) == len(DRAFTERS) * len(OPTIONS)
+    assert seen.block_sizes == set(range(1, 17))
+    assert seen.widths == {1, 2, 3, 4}
+    assert set(seen.accepted) == set(range(16)), "every length of agreement must occur"
+    assert seen.ends.keys() == {"max_tokens", "context", "end token", "stop token", "stop string"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_option_on_every_family(family: str) -> None:
+    seen, shape = Seen(), shapes()
+    for salt in (1, 2):
+        sweep(family, salt, OPTIONS, shape, seen)
+    assert len(seen.options) == len(DRAFTERS) * len(OPTIONS)
+    assert set(seen.accepted) == set(range(16))
+
+
+def test_deeper_drafters_with_sliding_layers_and_all_switches() -> None:
+    """Two layers, one of them sliding, with scale, multiplier and cap; taps in falling order and of one layer only."""
+    model = models("qwen3")
+    jobs = [
+        Job(tuple(range(1, 1 + length)), Sampling(max_tokens=20, temperature=heat), seed=length)
+        for length, heat in ((2, 0.0), (9, 0.7), (21, 1.5))
+    ]
+    oracle = list(map(outcome, answer_all(plain(model), jobs)))
+    block = tiny_spec(num_layers=2, tied_head=True, windows=(5, None))
+    switches = {"input_embedding_scale": 2.0, "output_multiplier": 0.5, "final_logit_softcapping": 8.0}
+    for taps, causal in (((1, 0), (True, False)), ((0,), (False, False))):
+        drafter = drafter_of(model, block=block, target_layer_ids=taps, causal=causal, **switches)
+        for block_size in (3, 8):
+            decoder = DFlash(Target(model, VOCAB, taps), drafter, block_size)
+            assert list(map(outcome, answer_all(decoder, jobs, batch=3))) == oracle
+
+
+def test_the_answer_does_not_depend_on_the_settings_of_its_neighbours() -> None:
+    """sampling-04, batch-01: greedy, seeded, penalised and biased requests side by side, in any order of admission."""
+    model = models("llama3, one key head, biases")
+    settings = [
+        Sampling(max_tokens=9),
+        Sampling(max_tokens=14, temperature=1.0),
+        Sampling(max_tokens=6, temperature=2.0, frequency_penalty=1.0),
+        Sampling(max_tokens=11, temperature=0.3, logit_bias=BIAS, top_k=3),
+    ]
+    jobs = [Job((9, 8, place), sampling, seed=4) for place, sampling in enumerate(settings)]
+    alone = {job.prompt: outcome(answer_all(plain(model), [job])[0]) for job in jobs}
+    truths = {(prompt, 4): tokens for prompt, (tokens, _, _) in alone.items()}
+    for order in itertools.permutations(jobs):
+        decoder = scripted(model, 5, copying(truths, 0.6, VOCAB, salt=order[0].prompt))
+        for answer in answer_all(decoder, order, batch=2):
+            assert outcome(answer) == alone[answer.job.prompt]
+
+
+def test_the_same_request_twice_in_a_batch_gets_the_same_answer() -> None:
+    model = models("qwen3")
+    job = Job((1, 2, 3), Sampling(max_tokens=12, temperature=1.0), seed=7)
+    decoder = scripted(model, 4, lambda sequence, slots: [0] * slots)
+    first, second = answer_all(decoder, [job, replace(job)], batch=2)
+    assert first.token_ids == second.token_ids

@@ -1,0 +1,75 @@
+"""The documents and the arrays: splits that share nothing, a fixed order, no doubles."""
+
+import ast
+from itertools import islice
+
+import numpy as np
+
+from paceline.zoo.corpus import HELDOUT_FIRST_SEED, dialogue_document, documents, main, story_document, write_arrays
+from paceline.zoo.documents import KINDS, Document, split_of
+from paceline.zoo.sources import LONGEST_CHARS, library_documents
+from paceline.zoo.tokenizer import END_OF_TEXT, save, train_tokenizer
+
+LIBRARY = list(islice(library_documents(), 600))
+
+
+def test_the_split_of_a_file_never_changes():
+    held = [name for name in (f"file{n}.py" for n in range(1000)) if split_of(name) == "heldout"]
+    assert 20 <= len(held) <= 60  # 4 % of 1000, a fixed outcome
+    assert split_of("json/decoder.py") == "train"
+    assert split_of("statistics.py") == "heldout"
+
+
+def test_all_parts_of_a_file_are_in_one_split():
+    for document in LIBRARY:
+        assert document.split == split_of(document.name.split(":")[0])
+
+
+def test_library_code_is_whole_and_of_a_fair_length():
+    definitions = [d for d in LIBRARY if d.kind == "code" and ":window" not in d.name]
+    assert len(definitions) > 300
+    for document in definitions:
+        assert len(document.text) <= LONGEST_CHARS
+        ast.parse(document.text)
+
+
+def test_generated_splits_share_no_seed_and_no_text():
+    held = {story_document(HELDOUT_FIRST_SEED + n, "heldout").text for n in range(100)}
+    assert held.isdisjoint(story_document(n, "train").text for n in range(1000))
+    assert len(held) == 100
+
+
+def test_documents_are_deterministic_and_without_doubles(monkeypatch):
+    double = Document("prose", "again", "train", LIBRARY[0].text)
+    monkeypatch.setattr("paceline.zoo.corpus.library_documents", lambda: iter([*LIBRARY[:40], double]))
+    first = list(documents("train", story_count=50, dialogue_count=75))
+    assert first == list(documents("train", story_count=50, dialogue_count=75))
+    assert len({document.plain() for document in first}) == len(first)
+    held = list(documents("heldout", story_count=50, dialogue_count=75))
+    assert [d.name for d in held if d.kind == "story"] == ["report:1000000000", "story:1000000001"]
+    assert {d.name for d in held}.isdisjoint(d.name for d in first)
+
+
+def test_arrays_hold_every_token_of_every_document(tmp_path, capsys):
+    chosen = [story_document(n, "train") for n in range(12)] + [dialogue_document(n, "train") for n in range(12)]
+    tokenizer = train_tokenizer(chosen, 400)
+    write_arrays(tokenizer, chosen, tmp_path / "train.npz")
+    with np.load(tmp_path / "train.npz") as arrays:
+        tokens, starts, kinds = arrays["tokens"], arrays["starts"], arrays["kinds"]
+    assert (tokens.dtype, starts.dtype, kinds.dtype) == (np.uint16, np.int64, np.uint8)
+    assert (starts[0], starts[-1], len(starts)) == (0, len(tokens), len(chosen) + 1)
+    assert [KINDS[k] for k in kinds] == [d.kind for d in chosen]
+    assert all(tokens[starts[1:] - 1] == END_OF_TEXT)
+    assert tokenizer.decode(tokens[starts[3] : starts[4] - 1].tolist()) == chosen[3].text
+    assert "story" in capsys.readouterr().out
+
+
+def test_the_command_writes_a_tokenizer_and_both_splits(tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.zoo.corpus.library_documents", lambda: iter(LIBRARY[:40]))
+    save(train_tokenizer([story_document(n, "train") for n in range(12)], 400), tmp_path / "small")
+    arguments = [str(tmp_path / "out"), "--stories", "25", "--dialogues", "25", "--tokenizer", str(tmp_path / "small")]
+    monkeypatch.setattr("sys.argv", ["corpus", *arguments])
+    main()
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"tokenizer", "train.npz", "heldout.npz"}
+    with np.load(tmp_path / "out" / "heldout.npz") as arrays:
+        assert len(arrays["kinds"]) >= 2
