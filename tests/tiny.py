@@ -92,6 +92,12 @@ def checkpoint_tensors(model: Transformer | Drafter) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in split(model.state_dict(), model.spec).items()}
 
 
+def same_weights(left: nn.Module, right: nn.Module) -> bool:
+    """Equal names and equal bits."""
+    ours, theirs = left.state_dict(), right.state_dict()
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
 def edit_config(folder: Path, **changes: Any) -> None:
     """Set keys of config.json; `...` removes one."""
     path = folder / "config.json"

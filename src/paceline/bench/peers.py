@@ -47,11 +47,14 @@ def transformers_decode(
 
 def _load(folder: Path, dtype: torch.dtype, device: torch.device) -> Any:
     try:
-        from transformers import AutoModelForCausalLM
+        import transformers
     except ImportError as error:
         remedy = "Install it: pip install 'paceline[bench]'."
         raise ConfigError("The peer transformers is not installed.", remedy=remedy, param="peer") from error
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True).to(device).eval()
+    library: Any = transformers
+    library.utils.logging.disable_progress_bar()
+    model = library.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    return model.to(device).eval()
 
 
 class _FirstToken:

@@ -6,6 +6,7 @@ Needs matplotlib. Knows only the plain data of a result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -46,9 +47,10 @@ def _times(axes: Axes, scenarios: Result, methods: Sequence[str], colours: Mappi
             axes.text(place, height + 0.01 * highest, _label(method, each), ha="center", va="bottom", fontsize=size)
     axes.set_xticks(range(len(scenarios)), list(scenarios))
     axes.set_ylabel("ms per token, prompt pass included")
-    axes.set_ylim(0, 1.25 * highest)
+    axes.set_ylim(0, 1.35 * highest)  # room for labels and the legend
     axes.set_title("Time per token (lower is better)", fontsize=10)
-    _tidy(axes, legend=True)
+    _tidy(axes)
+    axes.legend(frameon=False, fontsize=8, loc="upper center", ncols=len(methods))
 
 
 def _label(method: str, figures: Result) -> str:
@@ -78,7 +80,9 @@ def _rounds(axes: Axes, scenarios: Result, methods: Sequence[str], colours: Mapp
     axes.set_xlabel("tokens committed in one round, bonus token included")
     axes.set_ylabel("share of rounds")
     axes.set_title("Tokens per round, all scenarios", fontsize=10)
-    _tidy(axes, legend=bool(methods))
+    _tidy(axes)
+    if methods:
+        axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
 def _tokens_per_round(scenarios: Result, method: str) -> dict[int, int]:
@@ -89,19 +93,17 @@ def _tokens_per_round(scenarios: Result, method: str) -> dict[int, int]:
     return found
 
 
-def _tidy(axes: Axes, *, legend: bool) -> None:
+def _tidy(axes: Axes) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     axes.yaxis.grid(visible=True, alpha=0.3)
     axes.set_axisbelow(True)
-    if legend:
-        axes.legend(frameon=False, fontsize=8, loc="upper right")
 
 
 def _title(result: Result) -> str:
     settings, machine, found = result["settings"], result["machine"], result["scenarios"].values()
     identical = all(figures["identical"] for methods in found for figures in methods.values())
-    drafter = f" + {settings['drafter']}" if settings["drafter"] else ""
+    models = " + ".join(Path(name).name for name in (settings["model"], settings["drafter"]) if name)
     return (
-        f"{settings['model']}{drafter} · {settings['dtype']} · {machine['cores']} cores ({machine['cpu']}) · "
+        f"{models} · {settings['dtype']} · {machine['cores']} cores ({machine['cpu']}) · "
         f"identical output: {'yes' if identical else 'NO'}"
     )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -24,26 +25,19 @@ Result = Mapping[str, Any]
 def show(result: Result, console: Console | None = None) -> None:
     """Print the table, and below it what a reader must know to trust it."""
     console = console or Console()
-    table = Table(title=_title(result), caption=_caption(result), caption_justify="left")
-    table.add_column("scenario")
-    table.add_column("method")
-    for heading in (
-        "ms/token",
-        "tokens/s",
-        "tokens/round",
-        "× plain",
-        "draft | verify | other",
-        "4-grams",
-        "identical",
-    ):
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=_title(result), caption=_caption(result))
+    table.caption_justify = "left"
+    for heading in ("scenario", "method"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("ms/tok", "tok/s", "/round", "× plain", "draft", "4-gram", "same"):
         table.add_column(heading, justify="right")
     for scenario, methods in result["scenarios"].items():
         for index, (method, figures) in enumerate(methods.items()):
             table.add_row(scenario if index == 0 else "", method, *_cells(figures))
         table.add_section()
     console.print(table)
-    for warning in _warnings(result):
-        console.print(warning, style="yellow")
+    for note in _notes(result):
+        console.print(note, style="yellow")
 
 
 def save_json(result: Result, path: Path) -> None:
@@ -75,8 +69,8 @@ def save_plot(result: Result, path: Path) -> None:
 
 def _title(result: Result) -> str:
     settings = result["settings"]
-    drafter = f" + {settings['drafter']}" if settings["drafter"] else ""
-    return f"{settings['model']}{drafter}, {settings['dtype']}, temperature {settings['temperature']:g}"
+    models = " + ".join(Path(name).name for name in (settings["model"], settings["drafter"]) if name)
+    return f"{models}, {settings['dtype']}, temperature {settings['temperature']:g}"
 
 
 def _caption(result: Result) -> str:
@@ -91,34 +85,34 @@ def _caption(result: Result) -> str:
 
 def _cells(figures: Result) -> tuple[str, ...]:
     total = sum(figures[f"{part}_seconds"] for part in ("prompt", "draft", "verify", "other"))
-    shares = (figures["draft_seconds"], figures["verify_seconds"], figures["prompt_seconds"] + figures["other_seconds"])
     grams = figures["distinct_4gram_share"]
-    ties = f" ({figures['near_ties']} near-ties)" if figures["near_ties"] else ""
     return (
         f"{figures['ms_per_token']:.2f}",
         f"{figures['tokens_per_second']:.1f}",
         f"{figures['acceptance_length']:.2f}",
-        f"{figures['speedup_vs_ar']:.2f}" + ("" if figures["counts"] else " ✗"),
-        " | ".join(f"{seconds / total:.0%}" for seconds in shares),
-        "–" if grams is None else f"{grams:.2f}",
-        ("yes" if figures["identical"] else "NO") + ties,
+        f"{figures['speedup_vs_ar']:.2f}",
+        f"{figures['draft_seconds'] / total:.0%}",
+        ("–" if grams is None else f"{grams:.2f}") + ("" if figures["counts"] else " ✗"),
+        "yes" if figures["identical"] else "NO",
     )
 
 
-def _warnings(result: Result) -> list[str]:
-    warnings = []
+def _notes(result: Result) -> list[str]:
+    notes = []
     for scenario, methods in result["scenarios"].items():
         looping = [method for method, figures in methods.items() if not figures["counts"]]
         if looping:
-            warnings.append(f"✗ {scenario}: the text of {', '.join(looping)} loops; these figures do not count.")
+            notes.append(f"✗ {scenario}: the text of {', '.join(looping)} loops; these figures do not count.")
         for method, figures in methods.items():
+            if figures["near_ties"]:
+                notes.append(f"{scenario}, {method}: {figures['near_ties']} tokens are certified near-ties.")
             if not figures["identical"]:
                 where = ", ".join(f"{prompt} at token {index}" for prompt, index in figures["mismatches"].items())
-                warnings.append(f"NOT IDENTICAL: {scenario}, {method}: {where}.")
+                notes.append(f"NOT IDENTICAL: {scenario}, {method}: {where}.")
     busy = result["what_else_ran"]["busy_cores_elsewhere"] or 0.0
     if busy > 0.25:
-        warnings.append(f"Other programs kept {busy:.1f} cores busy: trust the ratios more than the times.")
-    return warnings
+        notes.append(f"Other programs kept {busy:.1f} cores busy: trust the ratios more than the times.")
+    return notes
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

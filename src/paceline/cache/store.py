@@ -7,10 +7,31 @@ rollback is therefore always possible. Knows nothing of models, positions or mas
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-__all__ = ["SequenceCache"]
+__all__ = ["Extension", "SequenceCache"]
+
+
+class Extension(NamedTuple):
+    """The rows of one forward pass: all views are made at once, since making one costs as much as writing a row.
+
+    Attributes:
+        fresh: where the new keys and values go, [kv_heads, rows, head_dim], keys of layer 0, its values, and so on.
+        seen: the same with all rows before them, [kv_heads, length + rows, head_dim].
+    """
+
+    fresh: tuple[Tensor, ...]
+    seen: tuple[Tensor, ...]
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write rows [rows, kv_heads, head_dim] of one layer; its keys and values with the new rows, as views."""
+        first = 2 * layer
+        self.fresh[first].copy_(keys.transpose(0, 1))
+        self.fresh[first + 1].copy_(values.transpose(0, 1))
+        return self.seen[first], self.seen[first + 1]
 
 
 class SequenceCache:
@@ -25,7 +46,6 @@ class SequenceCache:
         self, layers: int, kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
     ) -> None:
         self._rows = torch.empty((layers, 2, kv_heads, capacity, head_dim), dtype=dtype, device=device)
-        self._keys, self._values = self._views()
         self.length = 0
 
     @property
@@ -49,12 +69,15 @@ class SequenceCache:
         Returns:
             Keys and values [kv_heads, length + rows, head_dim] of this layer, the new rows included, as views.
         """
-        end = self.length + keys.shape[0]
+        return self.extension(keys.shape[0]).write(layer, keys, values)
+
+    def extension(self, rows: int) -> Extension:
+        """Room for `rows` rows behind the committed ones, in all layers."""
+        end = self.length + rows
         if end > self._rows.shape[3]:
             self._grow(end)
-        self._keys[layer][:, self.length : end] = keys.transpose(0, 1)
-        self._values[layer][:, self.length : end] = values.transpose(0, 1)
-        return self._keys[layer][:, :end], self._values[layer][:, :end]
+        flat = self._rows.flatten(0, 1)
+        return Extension(flat[:, :, self.length : end].unbind(), flat[:, :, :end].unbind())
 
     def advance(self, rows: int) -> None:
         """Commit `rows` rows that `append` wrote in every layer; safe to call with 0."""
@@ -80,14 +103,11 @@ class SequenceCache:
 
     def view(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values [kv_heads, length, head_dim] of the committed rows, as views."""
-        return self._keys[layer][:, : self.length], self._values[layer][:, : self.length]
-
-    def _views(self) -> tuple[list[Tensor], list[Tensor]]:
-        return [layer[0] for layer in self._rows], [layer[1] for layer in self._rows]
+        keys, values = self._rows[layer, :, :, : self.length].unbind()
+        return keys, values
 
     def _grow(self, needed: int) -> None:
         layers, two, heads, capacity, dim = self._rows.shape
         rows = self._rows.new_empty((layers, two, heads, max(needed, 2 * capacity), dim))
         rows[..., :capacity, :] = self._rows
         self._rows = rows
-        self._keys, self._values = self._views()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -52,16 +52,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         arguments: what follows the program's name; None reads the process's own.
     """
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *_, **__: say_warning(str(message))
         try:
-            app(args=None if arguments is None else list(arguments))
+            app(args=None if arguments is None else list(arguments), prog_name="paceline")
         except PacelineError as error:
             say_error(str(error))
             sys.exit(2 if error.http_status == 400 else 1)
         except OSError as error:  # a full disk, a folder without permission
             say_error(str(error))
             sys.exit(1)
-
-
-def _show_warning(message: Warning | str, *_: Any) -> None:
-    say_warning(str(message))

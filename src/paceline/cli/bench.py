@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -23,6 +23,7 @@ def _bench() -> None:
 
 @app.command("decode")
 def decode(
+    *,
     quick: Annotated[bool, typer.Option("--quick", help="A smoke test: few prompts, short answers.")] = False,
     json: Annotated[Path | None, typer.Option(dir_okay=False, help="Write all figures to a JSON file.")] = None,
     plot: Annotated[Path | None, typer.Option(dir_okay=False, help="Draw them (needs paceline[bench]).")] = None,
@@ -52,7 +53,7 @@ def decode(
     options = DecodeBench(
         model=model,
         drafter=drafter,
-        precision=precision,
+        precision=cast(Any, precision),
         device=device,
         prompts=prompts,
         scenarios=tuple(scenario or ()),

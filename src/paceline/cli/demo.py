@@ -29,6 +29,7 @@ _WARM_UP = Sampling(max_tokens=32)
 
 
 def demo(
+    *,
     scenario: Annotated[
         str | None, typer.Option(metavar="long_text|dialogue|code", help="One kind of text; all three if left out.")
     ] = None,

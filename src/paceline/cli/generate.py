@@ -26,6 +26,7 @@ __all__ = ["generate"]
 
 
 def generate(
+    *,
     prompt: Annotated[
         str | None, typer.Argument(help="The prompt; without it a pipe is read.", show_default=False)
     ] = None,

@@ -46,6 +46,7 @@ Seed = Annotated[int, typer.Option(help="Of everything that is drawn.")]
 
 @app.command("target")
 def target(
+    *,
     corpus: Corpus,
     out: Out,
     steps: Steps = 1400,
@@ -87,6 +88,7 @@ def target(
 
 @app.command("drafter")
 def drafter(
+    *,
     target: Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")],
     corpus: Corpus,
     out: Out,
@@ -137,7 +139,7 @@ def drafter(
 
     set_threads(threads)
     answers = ResponsesConfig(**_of(ResponsesConfig, flags))
-    _answer(folder, tokenizer, corpus, opening, answers, out / "answers")
+    _answer(folder, tokenizer, corpus, out / "answers", opening=opening, config=answers)
     responses = load_responses(out / "answers", 2 * answers.prompt_tokens[1] + answers.max_tokens)
     model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
     module = new_drafter(bundled_drafter_spec(model.spec, mask), model, seed)
@@ -168,7 +170,7 @@ def _end_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def _answer(
-    folder: Path, tokenizer: Tokenizer, corpus: Path, opening: tuple[int, ...], config: ResponsesConfig, out: Path
+    folder: Path, tokenizer: Tokenizer, corpus: Path, out: Path, *, opening: tuple[int, ...], config: ResponsesConfig
 ) -> None:
     """Let the target answer; refuses to mix answers of other settings."""
     import torch

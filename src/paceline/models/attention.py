@@ -75,6 +75,8 @@ def visible(rows: int, past: int, causal: bool, window: int | None) -> Tensor | 
     query 4       x x x x x .
     query 5       x x x x x x
     """
+    if rows == 1 and (window is None or past < window):
+        return None
     distance = torch.arange(past, past + rows).unsqueeze(1) - torch.arange(past + rows).unsqueeze(0)
     seen = torch.ones_like(distance, dtype=torch.bool)
     if causal:
@@ -97,15 +99,19 @@ def cached_attention(
     """
     kinds = list(zip(causal, windows, strict=True))
     masks = [{kind: _additive(segment, *kind) for kind in set(kinds)} for segment in segments]
+    extensions = [segment.cache.extension(segment.rows) for segment in segments]
+    if len(segments) == 1:
+
+        def attend_alone(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            return _attend_one(*extensions[0].write(layer, keys, values), queries, masks[0][kinds[layer]])
+
+        return attend_alone
     counts = [segment.rows for segment in segments]
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        kind = kinds[layer]
-        if len(segments) == 1:
-            return _attend_one(*segments[0].cache.append(layer, keys, values), queries, masks[0][kind])
-        parts = zip(segments, masks, queries.split(counts), keys.split(counts), values.split(counts), strict=True)
+        parts = zip(extensions, masks, *(torch.split(x, counts) for x in (queries, keys, values)), strict=True)
         return torch.cat(
-            [_attend_one(*segment.cache.append(layer, k, v), q, mask[kind]) for segment, mask, q, k, v in parts]
+            [_attend_one(*extension.write(layer, k, v), q, mask[kinds[layer]]) for extension, mask, q, k, v in parts]
         )
 
     return attend
@@ -129,7 +135,7 @@ def _attend_one(keys: Tensor, values: Tensor, queries: Tensor, mask: Tensor | No
     rows, heads, dim = queries.shape
     kv_heads = keys.shape[0]
     if rows == 1 and mask is None:
-        scores = torch.bmm(queries.view(kv_heads, -1, dim), keys.transpose(1, 2)) * dim**-0.5
+        scores = torch.bmm(queries.view(kv_heads, -1, dim), keys.mT).mul_(dim**-0.5)
         return torch.bmm(scores.softmax(-1), values).view(1, heads * dim)
     q, k, v = (x.unsqueeze(0) for x in (queries.transpose(0, 1), keys, values))
     output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=heads != kv_heads)

@@ -15,6 +15,8 @@ and bfloat16 are packed; float64, the precision of the proofs, is plain.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -33,15 +35,20 @@ class Linear(nn.Module):
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
         self._packed: Tensor | None = None
+        self._product: Callable[..., Tensor] = F.linear
 
     def forward(self, x: Tensor) -> Tensor:
         if self._packed is None or x.requires_grad:  # the packed product has no gradient
             return F.linear(x, self.weight, self.bias)
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._packed, self.bias, "none", [], "")
+        product: Tensor = self._product(x, self._packed, self.bias, "none", [], "")
         return product
+
+    # Without the search for hooks, which costs as much as a small kernel.
+    __call__ = forward
 
     def prepare(self) -> None:
         """Pack the weight for oneDNN where that is faster: float32 and bfloat16 on a CPU. Idempotent."""
         packable = self.weight.device.type == "cpu" and self.weight.dtype in (torch.float32, torch.bfloat16)
         if packable and torch.backends.mkldnn.is_available():
+            self._product = torch.ops.mkldnn._linear_pointwise.default
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())

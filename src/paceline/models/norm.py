@@ -29,6 +29,8 @@ class RmsNorm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return _plain(x, self.weight, self.eps) if self._fast is None else _fast(x, *self._fast)
 
+    __call__ = forward  # without the search for hooks
+
     def prepare(self) -> None:
         """Switch to the fast form where it applies. Idempotent."""
         self._fast = _constants(self.weight.detach(), self.eps)
@@ -46,6 +48,8 @@ class HeadNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return _plain(x, self._weight(), self.eps) if self._fast is None else _fast(x, *self._fast)
+
+    __call__ = forward  # without the search for hooks
 
     def keys(self, x: Tensor) -> Tensor:
         """Norm keys alone, [..., head_dim]."""

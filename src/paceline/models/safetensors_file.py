@@ -26,6 +26,7 @@ INDEX = "model.safetensors.index.json"
 _ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 _MAX_HEADER_BYTES = 100_000_000
 _MAX_DIMENSIONS = 8
+_AGAIN = "Download it again."
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -75,6 +76,8 @@ def check_file(path: Path) -> list[str]:
             text = file.read(length)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
+    if not text.startswith(b"{"):
+        raise CheckpointError(f"{path}: the header does not begin with a brace.", remedy=_AGAIN)
     header = _parse(text, path)
     header.pop("__metadata__", None)
     spans = sorted(_span(name, entry, path) for name, entry in header.items())
@@ -93,9 +96,6 @@ def read_json(path: Path) -> dict[str, Any]:
         return _parse(path.read_bytes(), path)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-_AGAIN = "Download it again."
 
 
 def _parse(text: bytes, path: Path) -> dict[str, Any]:

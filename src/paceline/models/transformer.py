@@ -47,12 +47,16 @@ class Layer(nn.Module):
         down: Tensor = self.down(F.silu(gate) * up)
         return x + down
 
+    __call__ = forward  # without the search for hooks
+
     def project(self, x: Tensor, turn: Rotation) -> tuple[Tensor, Tensor, Tensor]:
         """Normed, rotated queries and keys, and values: each [rows, its heads, head_dim]."""
-        both, values = self.qkv(x).unflatten(-1, (-1, self.head_dim)).split(self.split, 1)
+        projected = self.qkv(x).view(x.shape[0], -1, self.head_dim)
+        # torch.split_with_sizes is what Tensor.split calls, without a third of the time of a small kernel around it.
+        both, values = torch.split_with_sizes(projected, self.split, 1)
         if self.head_norm is not None:
             both = self.head_norm(both)
-        queries, keys = rotate(both, turn).split(self.heads, 1)
+        queries, keys = torch.split_with_sizes(rotate(both, turn), self.heads, 1)
         return queries, keys, values
 
 
@@ -111,9 +115,14 @@ def initialize(module: nn.Module) -> None:
 
 
 def prepare(module: nn.Module) -> None:
-    """Freeze `module` for inference and switch it to the fast forms of this machine."""
+    """Freeze `module` for inference and switch it to the fast forms of this machine.
+
+    Children and parameters also become plain attributes: the search of nn.Module for them takes a twelfth of the time
+    of a one-row pass of the bundled model.
+    """
     module.eval().requires_grad_(False)
     for child in list(module.modules()):
         switch = getattr(child, "prepare", None)
         if switch is not None:
             switch()
+        vars(child).update(child._modules | child._parameters)

@@ -1,0 +1,195 @@
+"""The benchmark from end to end, on tiny checkpoints and token ids."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from rich.console import Console
+from tiny import GOLDEN
+
+import paceline.bench.run as bench_run
+from paceline.bench.machine import watch_machine
+from paceline.bench.options import DecodeBench
+from paceline.bench.report import save_json, save_plot, show
+from paceline.bench.run import bench_decode
+from paceline.errors import BadRequest, ConfigError
+
+PAIR = {"model": GOLDEN / "dflash-v1-full" / "target", "drafter": GOLDEN / "dflash-v1-full" / "draft"}
+REQUIRED = {
+    "tokens_per_second", "ms_per_token", "acceptance_length", "speedup_vs_ar", "identical",
+    "draft_seconds", "verify_seconds", "other_seconds",
+}  # fmt: skip
+
+
+@pytest.fixture
+def prompts(tmp_path: Path) -> Path:
+    path = tmp_path / "prompts.jsonl"
+    entries = [
+        {"scenario": scenario, "prompt_ids": [(7 * number + 3 * place + row) % 250 for row in range(5 + number)]}
+        for place, scenario in enumerate(("long_text", "code"))
+        for number in range(2)
+    ]
+    path.write_text("\n".join(map(json.dumps, entries)))
+    return path
+
+
+@pytest.fixture
+def options(prompts: Path) -> DecodeBench:
+    return DecodeBench(**PAIR, prompts=prompts, max_tokens=24, repeats=2)
+
+
+def test_result_has_the_promised_keys_and_is_plain_data(options: DecodeBench) -> None:
+    result = bench_decode(options)
+    assert list(result["scenarios"]) == ["long_text", "code"]
+    for methods in result["scenarios"].values():
+        assert list(methods) == ["ar", "dflash"]
+        for figures in methods.values():
+            assert figures.keys() >= REQUIRED
+            assert figures.keys() - {"prompts"} <= result["definitions"].keys()
+            assert figures["identical"] is True
+            assert figures["mismatches"] == {}
+            assert figures["prompts"] == 2
+            assert figures["ms_per_token"] == pytest.approx(1000 / figures["tokens_per_second"])
+        assert methods["ar"]["acceptance_length"] == methods["ar"]["speedup_vs_ar"] == 1.0
+        assert methods["dflash"]["acceptance_length"] > 1.0
+        assert methods["dflash"]["tokens"] == methods["ar"]["tokens"]
+        assert methods["ar"]["draft_seconds"] == 0.0 < methods["dflash"]["draft_seconds"]
+    assert {"cores", "torch", "threads", "cpu"} <= result["machine"].keys()
+    others = {"load_average_before", "load_average_after", "busy_cores_elsewhere"}
+    assert result["what_else_ran"].keys() == others
+    assert result["settings"]["block_sizes"] == [8]
+    assert result["settings"]["dtype"] == "float32"
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+
+
+def test_block_sizes_make_a_method_each_and_scenarios_can_be_chosen(options: DecodeBench) -> None:
+    result = bench_decode(replace(options, block_sizes=(1, 4), scenarios=("code",), prompts_per_scenario=1))
+    assert list(result["scenarios"]) == ["code"]
+    methods = result["scenarios"]["code"]
+    assert list(methods) == ["ar", "dflash-1", "dflash-4"]
+    assert methods["dflash-1"]["acceptance_length"] == 1.0
+    assert all(figures["identical"] for figures in methods.values())
+
+
+def test_sampling_is_identical_too(options: DecodeBench) -> None:
+    result = bench_decode(replace(options, temperature=1.0, seed=5, repeats=1))
+    assert all(figures["identical"] for methods in result["scenarios"].values() for figures in methods.values())
+
+
+def test_half_precision(options: DecodeBench) -> None:
+    result = bench_decode(replace(options, precision="half", repeats=1))
+    assert result["settings"]["dtype"] == "bfloat16"
+    assert all(figures["identical"] for methods in result["scenarios"].values() for figures in methods.values())
+
+
+def test_without_a_drafter_only_plain_decoding_is_measured(options: DecodeBench) -> None:
+    result = bench_decode(replace(options, drafter=None, repeats=1))
+    assert list(result["scenarios"]["code"]) == ["ar"]
+    assert result["settings"]["drafter"] is None
+
+
+@pytest.mark.parametrize("fault", ["token", "short"])
+def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
+    honest = bench_run._ours
+
+    def lying(decoder: Any, *rest: Any) -> Any:
+        decode = honest(decoder, *rest)
+
+        def wrong(prompt: tuple[int, ...], max_tokens: int) -> Any:
+            sample = decode(prompt, max_tokens)
+            if decoder.name == "ar" or len(prompt) == 5:
+                return sample
+            tokens = (*sample.tokens[:9], (sample.tokens[9] + 1) % 250, *sample.tokens[10:])
+            return replace(sample, tokens=tokens if fault == "token" else sample.tokens[:9])
+
+        return wrong
+
+    monkeypatch.setattr(bench_run, "_ours", lying)
+    result = bench_decode(replace(options, repeats=1))
+    for scenario, methods in result["scenarios"].items():
+        assert methods["ar"]["identical"]
+        assert not methods["dflash"]["identical"]
+        assert methods["dflash"]["mismatches"] == {f"{scenario}-{2 if scenario == 'long_text' else 4}": 9}
+    console = Console(width=100, record=True, file=None, quiet=False, force_terminal=False)
+    with console.capture() as capture:
+        show(result, console)
+    assert "NOT IDENTICAL: code, dflash: code-4 at token 9." in capture.get()
+
+
+def test_a_prompt_that_cannot_be_served_stops_before_the_first_measurement(
+    options: DecodeBench, tmp_path: Path
+) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text('{"prompt_ids": [1, 2]}\n{"prompt_ids": [256]}\n')
+    with pytest.raises(BadRequest, match="256"):
+        bench_decode(replace(options, prompts=path))
+
+
+def test_threads_are_set_and_set_back(options: DecodeBench) -> None:
+    before = torch.get_num_threads()
+    result = bench_decode(replace(options, threads=2, repeats=1, scenarios=("code",)))
+    assert result["machine"]["threads"] == 2
+    assert torch.get_num_threads() == before
+
+
+def test_report_of_a_run(options: DecodeBench, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = bench_decode(replace(options, block_sizes=(2, 8), repeats=1))
+    console = Console(width=80)
+    with console.capture() as capture:
+        show(result, console)
+    table = capture.get()
+    assert all(word in table for word in ("long_text", "dflash-8", "ms/tok", "same", "yes"))
+    save_json(result, tmp_path / "new" / "result.json")
+    assert json.loads((tmp_path / "new" / "result.json").read_text()) == result
+    for name in ("plot.png", "plot.svg"):
+        save_plot(result, tmp_path / name)
+        assert (tmp_path / name).stat().st_size > 5000
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new", "plot.png", "plot.svg", "prompts.jsonl"]
+
+
+def test_report_refuses_what_it_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="ending"):
+        save_plot({}, tmp_path / "plot.gif")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="cannot be written"):
+        save_json({}, tmp_path / "file" / "result.json")
+    with pytest.raises(TypeError):
+        save_json({"not": object()}, tmp_path / "half.json")
+    assert not list(tmp_path.glob("*half*"))
+    monkeypatch.setitem(sys.modules, "matplotlib.axes", None)
+    monkeypatch.delitem(sys.modules, "paceline.bench.plot", raising=False)
+    with pytest.raises(ConfigError, match=r"paceline\[bench\]"):
+        save_plot({}, tmp_path / "plot.png")
+
+
+def test_busy_cores_do_not_count_our_own() -> None:
+    with watch_machine() as seen:
+        torch.rand(400, 400).matmul(torch.rand(400, 400))
+    assert seen["busy_cores_elsewhere"] is None or seen["busy_cores_elsewhere"] >= 0.0
+
+
+def test_missing_peer_is_a_clear_error(options: DecodeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ConfigError, match=r"not installed.*paceline\[bench\]"):
+        bench_decode(replace(options, peers=("transformers",)))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")  # of the peer's own imports
+def test_transformers_gives_the_same_tokens(options: DecodeBench) -> None:
+    pytest.importorskip("transformers")
+    result = bench_decode(replace(options, peers=("transformers",)))
+    for methods in result["scenarios"].values():
+        assert list(methods) == ["ar", "dflash", "transformers"]
+        peer = methods["transformers"]
+        assert peer["identical"]
+        assert peer["tokens"] == methods["ar"]["tokens"]
+        assert 0.0 < peer["prompt_seconds"] < 1000.0
+        assert peer["acceptance_length"] == 1.0

@@ -1,0 +1,67 @@
+"""The packed matrix product against the plain one."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from paceline.models.linear import Linear
+
+SHAPES = ((24, 16), (512, 256), (100, 37), (1, 8), (2048, 160))
+
+
+def filled(out_features: int, in_features: int, bias: bool, dtype: torch.dtype) -> Linear:
+    generator = torch.Generator().manual_seed(out_features)
+    linear = Linear(out_features=out_features, in_features=in_features, bias=bias)
+    with torch.no_grad():
+        for parameter in linear.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    return linear.to(dtype).requires_grad_(False)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("dtype", "eps"), [(torch.float32, 2e-6), (torch.bfloat16, 8e-3), (torch.float64, 1e-14)])
+def test_prepared_equals_the_definition(shape: tuple[int, int], bias: bool, dtype: torch.dtype, eps: float) -> None:
+    """Within rounding of the result: `eps` times the sum of the absolute products."""
+    linear = filled(*shape, bias, dtype)
+    for rows in (1, 2, 7, 16, 33):
+        x = torch.randn(rows, shape[1], generator=torch.Generator().manual_seed(rows)).to(dtype)
+        exact = x.double() @ linear.weight.double().T + (0 if linear.bias is None else linear.bias.double())
+        scale = x.double().abs() @ linear.weight.double().abs().T + 1.0
+        before = linear(x)
+        linear.prepare()
+        for product in (before, linear(x)):
+            assert product.dtype == dtype
+            assert ((product.double() - exact).abs() <= eps * scale).all()
+
+
+def test_float64_is_never_packed() -> None:
+    """The precision of the proofs: prepared or not, the very same numbers."""
+    linear = filled(40, 24, True, torch.float64)
+    x = torch.randn(5, 24, dtype=torch.float64)
+    plain = linear(x)
+    linear.prepare()
+    assert torch.equal(linear(x), plain)
+
+
+def test_prepare_is_idempotent_and_keeps_the_weight() -> None:
+    linear = filled(64, 32, False, torch.float32)
+    weight = linear.weight.clone()
+    x = torch.randn(4, 32)
+    linear.prepare()
+    once = linear(x)
+    linear.prepare()
+    assert torch.equal(linear(x), once)
+    assert torch.equal(linear.weight, weight)
+    assert list(linear.state_dict()) == ["weight"], "the packed form is never saved"
+
+
+def test_a_row_hardly_depends_on_how_many_stand_beside_it() -> None:
+    """Up to rounding: what near-ties in float32 come from."""
+    linear = filled(256, 96, False, torch.float32)
+    linear.prepare()
+    x = torch.randn(16, 96, generator=torch.Generator().manual_seed(0))
+    whole = linear(x)
+    for rows in range(1, 17):
+        torch.testing.assert_close(linear(x[:rows]), whole[:rows], atol=2e-5, rtol=0)

@@ -1,0 +1,80 @@
+"""A name is a folder, a bundled model or a hub id, in this order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+
+import paceline.models.load as load_module
+from paceline.errors import CheckpointError
+from paceline.models.load import (
+    resolve,
+    zoo_folder,
+)
+
+
+def test_a_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    assert resolve("owner/name") == Path("owner/name")
+    assert resolve(tmp_path) == tmp_path
+
+
+@pytest.mark.parametrize(
+    "name", ["", "nothing", "../x/y", "/no/such", "a/b/c", "a/..", "a" * 100 + "/b", "x\0y", "a" * 5000, "~nobody/x/y"]
+)
+def test_a_name_of_no_form_is_refused_with_the_three_forms(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("went online"))
+    with pytest.raises(CheckpointError, match=r"a folder, the name of a bundled model, or a hub id \(owner/name\)"):
+        resolve(name)
+
+
+def test_bundled_models_are_found_by_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load_module, "__file__", str(tmp_path / "models" / "load.py"))
+    folder = tmp_path / "zoo" / "weights" / "tiny-target"
+    folder.mkdir(parents=True)
+    assert zoo_folder("tiny-target") is None
+    (folder / "config.json").write_text("{}")
+    (tmp_path / "zoo" / "config.json").write_text("{}")
+    assert zoo_folder("tiny-target") == resolve("tiny-target") == folder
+    assert zoo_folder("..") is None
+    assert zoo_folder("../weights/tiny-target") is None
+
+
+def test_a_hub_id_is_downloaded_without_code_or_pickle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: dict[str, Any] = {}
+
+    def download(hub_id: str, **options: Any) -> str:
+        asked.update(options, hub_id=hub_id)
+        return str(tmp_path)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    assert resolve("Owner/Name-1.5") == tmp_path
+    assert asked["hub_id"] == "Owner/Name-1.5"
+    assert {pattern.rpartition(".")[2] for pattern in asked["allow_patterns"]} == {
+        "json", "safetensors", "txt", "model", "jinja"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        lambda: huggingface_hub.errors.LocalEntryNotFoundError("offline"),
+        lambda: huggingface_hub.errors.HFValidationError("bad id"),
+        lambda: OSError("no route"),
+        lambda: ValueError("anything"),
+    ],
+)
+def test_a_failed_download_names_the_id_and_the_forms(
+    failure: Callable[[], Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def download(*_: object, **__: object) -> None:
+        raise failure()
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
+    with pytest.raises(CheckpointError, match=r"'owner/name'.*a folder, the name of a bundled model"):
+        resolve("owner/name")

@@ -1,0 +1,36 @@
+"""The tiny golden pair with a tokenizer, so that its answers are texts (of mostly broken bytes)."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tiny import GOLDEN, edit_config
+from tiny_tokenizers import CHATML, save
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+PAIR = GOLDEN / "dflash-v1-full"
+TARGET, DRAFT = PAIR / "target", PAIR / "draft"
+MASK, END = 254, 255
+
+
+def talking_pair(folder: Path, **config: Any) -> tuple[Path, Path]:
+    """Copies of target and drafter; the target has a byte-level tokenizer of 256 ids, and `config` in config.json."""
+    target, draft = folder / "target", folder / "draft"
+    shutil.copytree(TARGET, target)
+    shutil.copytree(DRAFT, draft)
+    save(target, byte_tokenizer(), {"eos_token": "<|im_end|>", "chat_template": CHATML.replace("<|im_start|>", "")})
+    edit_config(target, **config)
+    return target, draft
+
+
+def byte_tokenizer() -> Tokenizer:
+    """All bytes but 0xC0 and 0xC1, which no text contains; then the mask token and the end token."""
+    chars = sorted(set(pre_tokenizers.ByteLevel.alphabet()) - set("ÀÁ"))
+    assert len(chars) == MASK
+    backend = Tokenizer(models.BPE({char: index for index, char in enumerate(chars)}, []))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(["<|mask|>", "<|im_end|>"])
+    return backend
