@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from paceline.zoo.corpus import HELDOUT_FIRST_SEED, dialogue_document, story_document
+from paceline.zoo.corpus import HELDOUT_FIRST_SEED, dialogue_document, module_document, story_document
 from paceline.zoo.documents import split_of
 from paceline.zoo.prompts import PROMPTS_FILE, SCENARIOS, load_prompts
 
@@ -40,9 +40,17 @@ def test_dialogues_end_with_the_user():
 
 
 def test_code_prompts_are_held_out_functions_cut_between_statements():
-    for prompt in load_prompts("code"):
+    for prompt in load_prompts("code")[::2]:
         assert split_of(prompt["source"].split(":")[0]) == "heldout"
         whole = ast.parse(prompt["prompt"] + prompt["reference"]).body[0]
         assert isinstance(whole, ast.FunctionDef)
         assert ast.get_docstring(ast.parse(prompt["prompt"]).body[0])
         assert len(prompt["reference"]) >= 200
+
+
+def test_every_second_code_prompt_is_a_held_out_module_cut_after_a_method():
+    for prompt in load_prompts("code")[1::2]:
+        seed = int(prompt["source"].split(":")[1])
+        assert seed >= HELDOUT_FIRST_SEED
+        assert prompt["prompt"] + prompt["reference"] == module_document(seed, "heldout").text
+        ast.parse(prompt["prompt"])

@@ -1,6 +1,7 @@
 """The training text: library documents and generated ones, and the arrays a trainer reads.
 
-`python -m paceline.zoo.corpus OUT_DIR [--stories N] [--dialogues M] [--tokenizer DIR]` trains the tokenizer (or
+`python -m paceline.zoo.corpus OUT_DIR [--stories N] [--dialogues M] [--modules K] [--tokenizer DIR]`
+trains the tokenizer (or
 takes the one in DIR) and writes `tokenizer/`, `train.npz` and `heldout.npz`. Knows nothing of models or of training.
 """
 
@@ -13,32 +14,36 @@ from tokenizers import Tokenizer
 
 from paceline.zoo.dialogues import dialogue
 from paceline.zoo.documents import HELDOUT_PER_MILLE, KINDS, Document, Split
+from paceline.zoo.modules import module
 from paceline.zoo.reports import report
 from paceline.zoo.sources import library_documents
 from paceline.zoo.stories import story
 from paceline.zoo.tokenizer import encode_document, load, save, train_tokenizer
 
-STORIES, DIALOGUES = 14_000, 22_000
+STORIES, DIALOGUES, MODULES = 14_000, 22_000, 1_500
 HELDOUT_FIRST_SEED = 1_000_000_000
 REPORT_EVERY = 4  # of the "story" documents, each fourth is a report
 
 
-def documents(split: Split, story_count: int = STORIES, dialogue_count: int = DIALOGUES) -> Iterator[Document]:
+def documents(
+    split: Split, story_count: int = STORIES, dialogue_count: int = DIALOGUES, module_count: int = MODULES
+) -> Iterator[Document]:
     """The documents of a split in a fixed order, without doubles.
 
     The counts are those of the training split; the held-out one has 4 % as many generated
     documents, from seeds that training never sees.
     """
     seen: set[str] = set()
-    for document in _all_documents(split, story_count, dialogue_count):
+    for document in _all_documents(split, story_count, dialogue_count, module_count):
         text = document.plain()
         if document.split == split and text not in seen:
             seen.add(text)
             yield document
 
 
-def _all_documents(split: Split, story_count: int, dialogue_count: int) -> Iterator[Document]:
+def _all_documents(split: Split, story_count: int, dialogue_count: int, module_count: int) -> Iterator[Document]:
     yield from library_documents()
+    yield from (module_document(seed, split) for seed in _seeds(split, module_count))
     yield from (story_document(seed, split) for seed in _seeds(split, story_count))
     yield from (dialogue_document(seed, split) for seed in _seeds(split, dialogue_count))
 
@@ -48,6 +53,11 @@ def _seeds(split: Split, train_count: int) -> range:
         return range(train_count)
     count = train_count * HELDOUT_PER_MILLE // 1000
     return range(HELDOUT_FIRST_SEED, HELDOUT_FIRST_SEED + count)
+
+
+def module_document(seed: int, split: Split) -> Document:
+    """The Python module of a seed."""
+    return Document("code", f"module:{seed}", split, module(seed))
 
 
 def story_document(seed: int, split: Split) -> Document:
@@ -84,13 +94,14 @@ def main() -> None:
     parser.add_argument("out_dir", type=Path)
     parser.add_argument("--stories", type=int, default=STORIES)
     parser.add_argument("--dialogues", type=int, default=DIALOGUES)
+    parser.add_argument("--modules", type=int, default=MODULES)
     parser.add_argument("--tokenizer", type=Path, help="folder of a trained tokenizer to use instead of a new one")
     options = parser.parse_args()
-    train = list(documents("train", options.stories, options.dialogues))
+    train = list(documents("train", options.stories, options.dialogues, options.modules))
     tokenizer = load(options.tokenizer) if options.tokenizer else train_tokenizer(train)
     save(tokenizer, options.out_dir / "tokenizer")
     write_arrays(tokenizer, train, options.out_dir / "train.npz")
-    heldout = list(documents("heldout", options.stories, options.dialogues))
+    heldout = list(documents("heldout", options.stories, options.dialogues, options.modules))
     write_arrays(tokenizer, heldout, options.out_dir / "heldout.npz")
 
 

@@ -39,7 +39,7 @@ def build_prompts(per_scenario: int = 24) -> list[Prompt]:
     found: dict[Scenario, Iterable[Prompt]] = {
         "long_text": map(_long_text, (d for d in heldout if d.kind == "story")),
         "dialogue": _dialogues([d for d in heldout if d.kind == "dialogue"]),
-        "code": _functions([d for d in heldout if d.kind == "code"]),
+        "code": _code([d for d in heldout if d.kind == "code"]),
     }
     return [
         {"id": f"{scenario}-{number:02}", "scenario": scenario, **prompt}
@@ -65,6 +65,23 @@ def _dialogues(heldout: list[Document]) -> Iterator[Prompt]:
         if len(text) >= ANSWER_CHARS and text not in known and taken[text[:8]] < ANSWERS_ALIKE:
             taken[text[:8]] += 1
             yield {"source": document.name, "messages": messages, "reference": text}
+
+
+def _code(heldout: list[Document]) -> Iterator[Prompt]:
+    """Functions of the standard library and generated modules in turn."""
+    modules = [document for document in heldout if document.name.startswith("module:")]
+    functions = _functions([document for document in heldout if not document.name.startswith("module:")])
+    return (prompt for pair in zip(functions, map(_module, modules), strict=False) for prompt in pair)
+
+
+def _module(document: Document) -> Prompt:
+    """A module up to the first method of its second class, and the rest."""
+    tree = ast.parse(document.text)
+    collection = [node for node in tree.body if isinstance(node, ast.ClassDef)][1]
+    method = next(node for node in collection.body if isinstance(node, ast.FunctionDef))
+    lines = document.text.split("\n")
+    start, rest = "\n".join(lines[: method.end_lineno]), "\n".join(lines[method.end_lineno :])
+    return {"source": document.name, "prompt": start, "reference": f"\n{rest}"}
 
 
 def _functions(heldout: list[Document]) -> Iterator[Prompt]:
