@@ -1,18 +1,39 @@
-"""The tiny golden pair with a tokenizer, so that its answers are texts (of mostly broken bytes)."""
+"""The tiny golden pair with a tokenizer, so that its answers are texts (of mostly broken bytes); and commands run."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from tiny import GOLDEN, edit_config
 from tiny_tokenizers import CHATML, save
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from paceline.cli import main
+
 PAIR = GOLDEN / "dflash-v1-full"
 TARGET, DRAFT = PAIR / "target", PAIR / "draft"
 MASK, END = 254, 255
+
+Run = Callable[..., SimpleNamespace]
+"""See `run`."""
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process; gives code, out and err."""
+
+    def call(*arguments: object) -> SimpleNamespace:
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return SimpleNamespace(code=ended.value.code or 0, out=captured.out, err=captured.err)
+
+    return call
 
 
 def talking_pair(folder: Path, **config: Any) -> tuple[Path, Path]:

@@ -11,7 +11,7 @@ Puts together what the other rooms hold: loading, tokens, a decode method, the l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -23,9 +23,12 @@ from paceline.decode.noise import derive_seed, draw_seed
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
-from paceline.models.load import load_drafter, load_transformer, resolve, shared_vocabulary
+from paceline.models.drafter import Drafter
+from paceline.models.load import check_same_tokens, load_drafter, load_transformer, resolve, shared_vocabulary
+from paceline.models.safetensors_file import read_json
+from paceline.models.transformer import Transformer
 from paceline.request import Chunk, Completion, Message, Prompt, Sampling
-from paceline.text import load_tokenizer
+from paceline.text import Tokenizer, load_tokenizer
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["LLM"]
@@ -65,29 +68,22 @@ class LLM:
         candidate_num: int = 1,
         max_batch: int = 8,
     ) -> None:
-        if verifier is not None:
-            raise ConfigError("verifier is set, and this version decodes AR targets only.", remedy="Leave it out.")
-        if candidate_num != 1:
-            raise ConfigError(f"candidate_num is {candidate_num!r}.", remedy="This version drafts one chain: 1.")
-        if max_batch < 1:
-            raise ConfigError(f"max_batch is {max_batch!r}.", remedy="It must be at least 1.")
+        _check_settings(verifier, candidate_num, max_batch, block_size)
         if model is None or (drafter is None and str(model) == BUNDLED_TARGET):
             drafter = drafter or BUNDLED_DRAFTER
         folder = resolve(model or BUNDLED_TARGET)
+        drafts = None if drafter is None or _method(method, drafter) == "ar" else resolve(drafter)
         place, dtype = _device(device), _dtype(precision)
+        self.max_batch = max_batch
         self.tokenizer = load_tokenizer(folder)
         self.model = load_transformer(folder, dtype, place)
-        self.max_batch = max_batch
-        sizes = self.model.spec.vocab_size
-        usable = sizes if self.tokenizer is None else shared_vocabulary(sizes, sizes, self.tokenizer.size)
-        self.end_token_ids = _end_tokens(self.model.spec.eos_token_ids, self.tokenizer)
-        if _method(method, drafter) == "ar":
-            self.drafter = None
-            self._decoder: Decoder = Autoregressive(Target(self.model, usable))
-        else:
-            self.drafter = load_drafter(resolve(cast(str, drafter)), self.model, dtype, place)
-            target = Target(self.model, usable, self.drafter.spec.target_layer_ids)
-            self._decoder = DFlash(target, self.drafter, _block_size(block_size, self.drafter.spec.block_size))
+        self.drafter = None if drafts is None else load_drafter(drafts, self.model, dtype, place)
+        self.end_token_ids = _end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
+        usable = _usable_tokens(self.model, self.drafter, self.tokenizer, drafts)
+        self.target = Target(self.model, usable, () if self.drafter is None else self.drafter.spec.target_layer_ids)
+        self._decoder: Decoder = Autoregressive(self.target)
+        if self.drafter is not None:
+            self._decoder = DFlash(self.target, self.drafter, block_size or self.drafter.spec.block_size)
 
     @property
     def method(self) -> str:
@@ -120,7 +116,7 @@ class LLM:
 
         The joined texts equal the text of `generate`.
         """
-        jobs = self._jobs([prompt] if isinstance(prompt, str) else [prompt], sampling)
+        jobs = self._jobs([prompt], sampling)
         if len(jobs) != 1:
             raise BadRequest("stream gives one answer.", remedy="Use n = 1, or generate.", param="n")
         return (chunk for _, chunk in self._run(jobs))
@@ -129,6 +125,8 @@ class LLM:
         """The token ids of a prompt, as the model will read them."""
         if isinstance(prompt, str):
             return self._tokenizer_for("text").encode(prompt)
+        if not isinstance(prompt, Sequence):
+            raise BadRequest(f"A prompt is {prompt!r:.80}.", remedy="Use text, ids or messages.", param="prompt")
         if all(isinstance(item, int) and not isinstance(item, bool) for item in prompt):
             return [int(cast(int, item)) for item in prompt]
         return self._tokenizer_for("chat messages").encode_chat(cast(Sequence[Message], prompt))
@@ -138,20 +136,24 @@ class LLM:
 
     def _jobs(self, prompts: Prompt | Sequence[Prompt], sampling: Sampling | Sequence[Sampling] | None) -> list[Job]:
         many = cast(Sequence[Prompt], [prompts] if _is_one(prompts) else prompts)
-        settings = list(sampling) if isinstance(sampling, Sequence) else [sampling or Sampling()] * len(many)
+        one = Sampling() if sampling is None else sampling
+        settings = list(one) if isinstance(one, Sequence) else [one] * len(many)
         if len(settings) != len(many):
             raise BadRequest(f"There are {len(many)} prompts and {len(settings)} samplings.", param="sampling")
         jobs = []
         for index, (prompt, setting) in enumerate(zip(many, settings, strict=True)):
+            if not isinstance(setting, Sampling):
+                raise BadRequest(f"sampling is {setting!r:.80}.", remedy="Use Sampling(...).", param="sampling")
             if setting.stop and self.tokenizer is None:
-                raise BadRequest("stop is set, but the checkpoint has no tokenizer.", remedy="Use stop_token_ids.")
+                message = "stop is set, but the checkpoint has no tokenizer."
+                raise BadRequest(message, remedy="Use stop_token_ids.", param="stop")
             tokens = tuple(self.encode(prompt))
             self._decoder.check(tokens, setting)
             seed = draw_seed() if setting.seed is None else setting.seed
             jobs += [Job(tokens, setting, derive_seed(seed, choice), index, choice) for choice in range(setting.n)]
         return jobs
 
-    def _tokenizer_for(self, what: str) -> Any:
+    def _tokenizer_for(self, what: str) -> Tokenizer:
         if self.tokenizer is None:
             raise BadRequest(f"The checkpoint has no tokenizer for {what}.", remedy="Give token ids.", param="prompt")
         return self.tokenizer
@@ -163,7 +165,7 @@ def _is_one(prompts: object) -> bool:
         return True
     if not isinstance(prompts, Sequence):
         raise BadRequest(f"A prompt is {type(prompts).__name__}.", remedy="Use text, ids or messages.", param="prompt")
-    return not prompts or isinstance(prompts[0], int | dict)
+    return not prompts or isinstance(prompts[0], int | Mapping)
 
 
 def _device(name: str) -> torch.device:
@@ -192,11 +194,34 @@ def _method(method: str, drafter: object) -> str:
     return "ar" if drafter is None else {"auto": "dflash"}.get(method, method)
 
 
-def _block_size(given: int | None, own: int) -> int:
-    if given is not None and not 1 <= given <= 64:
-        raise ConfigError(f"block_size is {given!r}.", remedy="It must be in [1, 64].")
-    return given or own
+def _check_settings(verifier: object, candidate_num: int, max_batch: int, block_size: int | None) -> None:
+    if verifier is not None:
+        raise ConfigError("verifier is set, and this version decodes AR targets only.", remedy="Leave it out.")
+    if candidate_num != 1:
+        raise ConfigError(f"candidate_num is {candidate_num!r}.", remedy="This version drafts one chain: 1.")
+    if type(max_batch) is not int or max_batch < 1:
+        raise ConfigError(f"max_batch is {max_batch!r}.", remedy="It must be at least 1.")
+    if block_size is not None and not (type(block_size) is int and 1 <= block_size <= 64):
+        raise ConfigError(f"block_size is {block_size!r}.", remedy="It must be in [1, 64].")
 
 
-def _end_tokens(declared: tuple[int, ...], tokenizer: Any) -> frozenset[int]:
-    return frozenset(declared) | (frozenset() if tokenizer is None else tokenizer.eos_ids)
+def _usable_tokens(
+    model: Transformer, drafter: Drafter | None, tokenizer: Tokenizer | None, drafter_folder: Path | None
+) -> int:
+    """How many ids may be drawn: those that target, drafter and tokenizer share."""
+    sizes = (model.spec.vocab_size, model.spec.vocab_size if drafter is None else drafter.spec.block.vocab_size)
+    if tokenizer is None:
+        return min(sizes)
+    other = None if drafter_folder is None else load_tokenizer(drafter_folder)
+    if other is not None:
+        check_same_tokens(tokenizer.vocabulary, other.vocabulary)
+    return shared_vocabulary(*sizes, tokenizer.size)
+
+
+def _end_tokens(folder: Path, declared: tuple[int, ...], tokenizer: Tokenizer | None) -> frozenset[int]:
+    """What ends an answer: chat models often declare a second end token in generation_config.json only."""
+    path = folder / "generation_config.json"
+    found = read_json(path).get("eos_token_id") if path.is_file() else None
+    more = found if isinstance(found, list) else [] if found is None else [found]
+    own = frozenset() if tokenizer is None else tokenizer.eos_ids
+    return frozenset(declared) | own | frozenset(token for token in more if isinstance(token, int))

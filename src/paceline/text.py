@@ -130,6 +130,11 @@ class Tokenizer:
         return frozenset() if found is None else frozenset({found})
 
     @property
+    def vocabulary(self) -> dict[str, int]:
+        """Every token and its id, added ones included."""
+        return dict(self._backend.get_vocab(with_added_tokens=True))
+
+    @property
     def has_chat_template(self) -> bool:
         """True where `encode_chat` can work."""
         return self._chat is not None

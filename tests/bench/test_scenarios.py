@@ -69,7 +69,7 @@ def test_a_line_that_is_no_prompt_is_named(tmp_path: Path, line: Any) -> None:
 
 
 def test_missing_things_are_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="poetry.*long_text, dialogue, code"):
+    with pytest.raises(ConfigError, match=r"poetry.*long_text, dialogue, code"):
         read_scenarios(DecodeBench(scenarios=("code", "poetry")))
     with pytest.raises(ConfigError, match=r"none\.jsonl"):
         read_scenarios(DecodeBench(prompts=tmp_path / "none.jsonl"))

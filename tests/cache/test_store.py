@@ -95,6 +95,20 @@ def test_growth_keeps_rows_that_are_not_committed_yet() -> None:
     assert_holds(cache.view(1), [0, 1, 2, 3], 1)
 
 
+def test_an_extension_is_room_in_all_layers_at_once() -> None:
+    """What a forward pass takes once and fills layer by layer, in any order."""
+    cache = new(capacity=3)
+    append(cache, 0, 2)
+    cache.advance(2)
+    room = cache.extension(4)
+    for layer in (1, 0):
+        assert_holds(room.write(layer, *rows(2, 4, layer)), [*range(6)], layer)
+    assert cache.length == 2
+    cache.advance(3)
+    for layer in (0, 1):
+        assert_holds(cache.view(layer), [*range(5)], layer)
+
+
 def test_growth_doubles() -> None:
     """n rows cost O(n) copies."""
     cache, sizes = new(capacity=1), set()

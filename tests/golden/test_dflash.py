@@ -77,8 +77,8 @@ def test_features_context_block_and_logits(case: str, prompt: int) -> None:
         remember(drafter, draft_cache, features, start)
         record = generation[f"step{step}"]
         block = record["block_token_ids"]
-        assert record["position_ids"][-len(block) :] == list(range(start + len(tokens), start + len(tokens) + len(block)))
         positions = torch.arange(draft_cache.length, draft_cache.length + len(block))
+        assert record["position_ids"] == [*range(start, draft_cache.length), *positions.tolist()]
         attend = drafter.attention([Segment(len(block), draft_cache)])
         hidden = drafter(torch.tensor(block), positions, attend)
         close(hidden, tensors[name + "block_hidden"])

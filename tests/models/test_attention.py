@@ -31,13 +31,16 @@ def sees(query: int, key: int, causal: bool, window: int | None) -> bool:
     return not (causal and key > query) and (window is None or abs(query - key) < window)
 
 
-def naive(queries: Tensor, keys: Tensor, values: Tensor, past: int, causal: bool, window: int | None) -> Tensor:
-    """Attention row by row, head by head: queries [rows, heads, dim], keys and values [past + rows, kv_heads, dim]."""
+def naive(queries: Tensor, keys: Tensor, values: Tensor, past: int, *kind: Any) -> Tensor:
+    """Attention row by row, head by head: queries [rows, heads, dim], keys and values [past + rows, kv_heads, dim].
+
+    `kind` is (causal, window).
+    """
     rows, heads, dim = queries.shape
     shared = heads // keys.shape[1]
     output = torch.zeros(rows, heads, dim, dtype=queries.dtype)
     for row, head in itertools.product(range(rows), range(heads)):
-        seen = [key for key in range(len(keys)) if sees(past + row, key, causal, window)]
+        seen = [key for key in range(len(keys)) if sees(past + row, key, *kind)]
         scores = [float(queries[row, head] @ keys[key, head // shared]) / math.sqrt(dim) for key in seen]
         total = sum(map(math.exp, scores))
         for key, score in zip(seen, scores, strict=True):

@@ -28,9 +28,7 @@ def target() -> Transformer:
 
 def context_cache(drafter: Drafter, features: Tensor) -> SequenceCache:
     block = drafter.spec.block
-    cache = SequenceCache(
-        block.num_layers, block.num_kv_heads, block.head_dim, 1, features.dtype, torch.device("cpu")
-    )
+    cache = SequenceCache(block.num_layers, block.num_kv_heads, block.head_dim, 1, features.dtype, torch.device("cpu"))
     keys, values = drafter.context(features, torch.arange(len(features)))
     for layer in range(block.num_layers):
         cache.append(layer, keys[layer], values[layer])
@@ -180,17 +178,20 @@ def test_embedding_and_head_are_the_targets_own_and_not_the_drafters_parameters(
     assert lent.isdisjoint(parameter.data_ptr() for parameter in drafter.parameters())
 
 
-def test_scale_multiplier_and_cap(target: Transformer) -> None:
-    plain = drafter_of(target)
-    scaled = drafter_of(target, input_embedding_scale=3.0, output_multiplier=0.5, final_logit_softcapping=2.0)
-    hidden = random_features(plain)[:, :32]
-    torch.testing.assert_close(scaled.logits(hidden), 2.0 * torch.tanh(0.25 * plain.logits(hidden)))
-    seen: list[Tensor] = []
-    for drafter in (plain, scaled):
-        drafter.layers[0].register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-        slots(drafter, random_features(drafter), [7, MASK])
-    torch.testing.assert_close(seen[1], 3.0 * seen[0])
-    assert torch.equal(seen[0], target.embed(torch.tensor([7, MASK])))
+def test_multiplier_and_cap(target: Transformer) -> None:
+    drafter, capped = drafter_of(target), drafter_of(target, output_multiplier=0.5, final_logit_softcapping=2.0)
+    hidden = random_features(drafter)[:, :32]
+    torch.testing.assert_close(capped.logits(hidden), 2.0 * torch.tanh(0.25 * drafter.logits(hidden)))
+
+
+def test_scale_of_the_embedding(target: Transformer) -> None:
+    """A scale of 3 is an embedding three times as large."""
+    larger = tiny_transformer(tiny_spec())
+    larger.embed.weight.mul_(3.0)
+    scaled, plain = drafter_of(target, input_embedding_scale=3.0), drafter_of(larger)
+    features = random_features(plain)
+    assert_same = torch.testing.assert_close
+    assert_same(slots(scaled, features, [7, MASK]), slots(plain, features, [7, MASK]), atol=1e-12, rtol=0)
 
 
 def test_blocks_side_by_side_do_not_see_each_other(target: Transformer) -> None:
@@ -201,6 +202,8 @@ def test_blocks_side_by_side_do_not_see_each_other(target: Transformer) -> None:
     caches = [context_cache(drafter, part) for part in features]
     positions = torch.cat([torch.arange(c.length, c.length + len(b)) for c, b in zip(caches, blocks, strict=True)])
     segments = [Segment(len(block), cache) for block, cache in zip(blocks, caches, strict=True)]
-    together = drafter(torch.tensor(sum(blocks, [])), positions, drafter.attention(segments))
+    together = drafter(
+        torch.tensor([token for block in blocks for token in block]), positions, drafter.attention(segments)
+    )
     alone = torch.cat([slots(drafter, part, block) for part, block in zip(features, blocks, strict=True)])
     torch.testing.assert_close(together, alone, atol=1e-12, rtol=0)

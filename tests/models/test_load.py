@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tiny import (
+    GOLDEN,
     checkpoint_tensors,
     edit_config,
     run_flat,
@@ -59,6 +62,17 @@ def test_loaded_modules_hold_their_own_memory_and_nothing_on_meta(tmp_path: Path
     expected = logits(model, [1, 2, 3])
     (tmp_path / "model.safetensors").write_bytes(bytes(10_000))
     assert torch.allclose(logits(loaded, [1, 2, 3]), expected, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_loading_does_not_import_the_compiler() -> None:
+    """Building on the meta device did, for 4 s of every start."""
+    code = (
+        "import sys, pathlib, paceline.models.load as load\n"
+        "load.load_transformer(pathlib.Path(sys.argv[1]))\n"
+        "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(GOLDEN / "qwen3-tied-tiny")], check=True)
 
 
 def test_trainable_models_are_plain_and_have_gradients(tmp_path: Path) -> None:

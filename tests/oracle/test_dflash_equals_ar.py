@@ -1,4 +1,4 @@
-"""DFlash gives the tokens of plain decoding, `==` in float64: every option, block size, batch and length of agreement."""
+"""DFlash gives the tokens of plain decoding, `==` in float64: all options, block sizes, batches, agreed lengths."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FAMILIES: dict[str, Spec] = {
     ),
     "llama, short context": tiny_spec("llama", num_kv_heads=4, context_tokens=40),
 }
-USABLE = {name: VOCAB for name in FAMILIES} | {"qwen3, tied, padded vocabulary": VOCAB - 5}
+USABLE = dict.fromkeys(FAMILIES, VOCAB) | {"qwen3, tied, padded vocabulary": VOCAB - 5}
 DRAFTERS: dict[str, float | dict[str, Any]] = {
     "copies 0": 0.0,
     "copies .5": 0.5,

@@ -1,4 +1,4 @@
-"""Is an answer the target's own? The rule of DESIGN.md §2, as a test of finished token ids.
+"""Is an answer the target's own? The rule of docs/equality.md, as a test of finished token ids.
 
 The tokens are fed through the plain target in one pass, and every one of them must be the target's choice after the
 tokens before it. Rounding depends on how many rows a pass has, so one exception is allowed, and counted: a near-tie,

@@ -8,16 +8,18 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from paceline.errors import ConfigError
 
-__all__ = ["save_json", "save_plot", "show"]
+__all__ = ["check_plot", "save_json", "save_plot", "show"]
 
 Result = Mapping[str, Any]
 
@@ -25,7 +27,7 @@ Result = Mapping[str, Any]
 def show(result: Result, console: Console | None = None) -> None:
     """Print the table, and below it what a reader must know to trust it."""
     console = console or Console()
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=_title(result), caption=_caption(result))
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=escape(_title(result)), caption=escape(_caption(result)))
     table.caption_justify = "left"
     for heading in ("scenario", "method"):
         table.add_column(heading, no_wrap=True)
@@ -33,11 +35,11 @@ def show(result: Result, console: Console | None = None) -> None:
         table.add_column(heading, justify="right")
     for scenario, methods in result["scenarios"].items():
         for index, (method, figures) in enumerate(methods.items()):
-            table.add_row(scenario if index == 0 else "", method, *_cells(figures))
+            table.add_row(escape(scenario) if index == 0 else "", method, *_cells(figures))
         table.add_section()
     console.print(table)
     for note in _notes(result):
-        console.print(note, style="yellow")
+        console.print(note, style="yellow", markup=False)
 
 
 def save_json(result: Result, path: Path) -> None:
@@ -53,18 +55,30 @@ def save_plot(result: Result, path: Path) -> None:
     """Draw the result as .png or .svg, by the ending of `path`.
 
     Raises:
-        ConfigError: matplotlib is not installed, the ending is another one, or the file cannot be written.
+        ConfigError: as `check_plot`, or the file cannot be written.
     """
-    ending = path.suffix.lower().removeprefix(".")
-    if ending not in ("png", "svg"):
-        raise ConfigError(f"The plot {str(path)!r} has no known ending.", remedy="Use .png or .svg.", param="plot")
-    try:
-        from paceline.bench.plot import draw
-    except ImportError as error:
-        remedy = "Install it: pip install 'paceline[bench]'."
-        raise ConfigError("matplotlib, which draws plots, is not installed.", remedy=remedy, param="plot") from error
+    check_plot(path)
+    from paceline.bench.plot import draw
+
     figure = draw(result)
-    _replace(path, lambda draft: figure.savefig(draft, format=ending, dpi=150))
+    _replace(path, lambda draft: figure.savefig(draft, format=_ending(path), dpi=150))
+
+
+def check_plot(path: Path) -> None:
+    """Refuse a plot that could not be drawn, before anything is measured for it.
+
+    Raises:
+        ConfigError: matplotlib is not installed, or the ending is neither .png nor .svg.
+    """
+    if _ending(path) not in ("png", "svg"):
+        raise ConfigError(f"The plot {str(path)!r} has no known ending.", remedy="Use .png or .svg.", param="plot")
+    if find_spec("matplotlib") is None:
+        remedy = "Install it: pip install 'paceline[bench]'."
+        raise ConfigError("matplotlib, which draws plots, is not installed.", remedy=remedy, param="plot")
+
+
+def _ending(path: Path) -> str:
+    return path.suffix.lower().removeprefix(".")
 
 
 def _title(result: Result) -> str:
@@ -119,9 +133,10 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write(draft)
-        draft.replace(path)
+        try:
+            write(draft)
+            draft.replace(path)
+        finally:
+            draft.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(f"{str(path)!r} cannot be written: {error}") from error
-    finally:
-        draft.unlink(missing_ok=True)

@@ -175,7 +175,9 @@ def _settings(llm: LLM, options: DecodeBench) -> dict[str, Any]:
         "model": str(options.model or BUNDLED_TARGET),
         "drafter": drafter and str(drafter),
         "prompts": options.prompts and str(options.prompts),
+        "scenarios": list(options.scenarios),
         "block_sizes": list(options.block_sizes or own),
+        "peers": list(options.peers),
         "dtype": str(llm.model.embed.weight.dtype).removeprefix("torch."),
     }
 

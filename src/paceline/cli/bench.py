@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from paceline.bench.options import DecodeBench
+from paceline.bench.options import PEERS, DecodeBench
 from paceline.cli.options import Device, Drafter, Model, Precision, Threads
 
 __all__ = ["app", "decode"]
@@ -40,8 +40,8 @@ def decode(
     temperature: Annotated[float, typer.Option(help="Of every request.")] = _DEFAULTS.temperature,
     seed: Annotated[int, typer.Option(help="Of every request.")] = _DEFAULTS.seed,
     peer: Annotated[
-        bool, typer.Option("--peer/--no-peer", help="Also measure transformers on the same weights.")
-    ] = False,
+        list[str] | None, typer.Option(metavar="|".join(PEERS), help="Also measure this program; may be repeated.")
+    ] = None,
     precision: Precision = _DEFAULTS.precision,
     device: Device = _DEFAULTS.device,
     threads: Threads = None,
@@ -64,14 +64,15 @@ def decode(
         temperature=temperature,
         seed=seed,
         block_sizes=tuple(block_size or ()),
-        peers=("transformers",) if peer else (),
+        peers=tuple(peer or ()),
         threads=threads,
     )
+    from paceline.bench.report import check_plot, save_json, save_plot, show
     from paceline.bench.run import bench_decode
 
+    if plot is not None:
+        check_plot(plot)
     result = bench_decode(options)
-    from paceline.bench.report import save_json, save_plot, show
-
     show(result)
     if json is not None:
         save_json(result, json)

@@ -23,7 +23,7 @@ __all__ = ["Blocks", "Part", "plain_marks", "show_blocks", "styled"]
 
 _BACKGROUNDS = ("#1d4e89", "#1b6b4a")
 _DRAFTED = tuple(Style(color="#ffffff", bgcolor=background) for background in _BACKGROUNDS)
-_OWN = tuple(style + Style(underline=True, dim=True) for style in _DRAFTED)
+_OWN = tuple(style + Style(underline=True) for style in _DRAFTED)
 
 
 class Part(NamedTuple):

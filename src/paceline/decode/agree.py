@@ -1,7 +1,7 @@
 """Rules of agreement: how far the target follows the draft.
 
 Pure functions on tokens. The reference tokens are the target's own choices (sampling.py), never a random verdict: a
-draft is only compared, so what is committed is what plain decoding gives (DESIGN.md §2; compare arXiv:2211.17192,
+draft is only compared, so what is committed is what plain decoding gives (docs/equality.md; compare arXiv:2211.17192,
 algorithm 1, which accepts at random). Knows nothing of probabilities, noise or models.
 """
 

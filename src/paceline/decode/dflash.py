@@ -6,7 +6,7 @@
     commit    these and the target's next token; caches and features of exactly these stay
 
 The drafter draws with the target's noise and processors, so its proposals are the target's tokens wherever both
-distributions agree; the text is the target's in any case (DESIGN.md §2).
+distributions agree; the text is the target's in any case (docs/equality.md).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Gumbel noise that depends only on (request seed, stream, absolute position, vocabulary id).
 
 The one source of chance in decoding: whoever asks for a key, in whatever batch, order, subset, dtype or device, gets
-the same number. So every method draws the same token at the same position (DESIGN.md §2), and a draft made with the
+the same number. So every method draws the same token at the same position (docs/equality.md), and a draft made with the
 target's own noise agrees with probability between (1 - TV) / (1 + TV) and 1 - TV (Gumbel coupling; arXiv:2408.07978).
 
 Per row a 64-bit key from SplitMix64 (Steele et al., OOPSLA 2014); per id the 32-bit finaliser `triple32`

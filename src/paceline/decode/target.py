@@ -85,15 +85,14 @@ class Target:
         spec = self.model.spec
         limit = min(len(prompt) + sampling.max_tokens, spec.context_tokens)
         weight = self.model.embed.weight
+        shape = (spec.num_layers, spec.num_kv_heads, spec.head_dim, min(limit, len(prompt) + 256))
         return Sequence(
             tokens=list(prompt),
             prompt_tokens=len(prompt),
             limit_tokens=limit,
             sampling=sampling,
             seed=seed,
-            cache=SequenceCache(
-                spec.num_layers, spec.num_kv_heads, spec.head_dim, min(limit, len(prompt) + 256), weight.dtype, self.device
-            ),
+            cache=SequenceCache(*shape, weight.dtype, self.device),
             draft_cache=draft_cache,
             noise=NoiseCache(seed, spec.vocab_size, device=self.device),
             counts=TokenCounts.of_prompt(prompt, spec.vocab_size, self.device) if sampling.penalised else None,
@@ -122,8 +121,8 @@ class Target:
         rows = [[sequence.tokens[-1], *draft] for sequence, draft in zip(sequences, drafts, strict=True)]
         output = self._forward(rows, sequences)
         counts = [len(row) for row in rows]
-        logits = self.model.head(output.hidden).split(counts)
-        features = [None] * len(rows) if output.features is None else output.features.split(counts)
+        logits = torch.split(self.model.head(output.hidden), counts)
+        features: Many[Tensor | None] = [None] * len(rows) if output.features is None else torch.split(output.features, counts)
         banned = self.banned()
         return [
             Reading(sequence.choose(scores, draft, banned, len(sequence.tokens)), tapped)

@@ -1,7 +1,7 @@
 """Runs answers to their end: admit, prefill, step, cut, release.
 
 A fixed number of answers decode together; when one ends, the next takes its place. Whoever is in the batch, each
-answer's tokens are its own (DESIGN.md §2). Knows nothing of models; a decoder is anything with `open`, `prefill` and
+answer's tokens are its own (docs/equality.md). Knows nothing of models; a decoder is anything with `open`, `prefill` and
 `step`.
 """
 
@@ -27,13 +27,17 @@ class Decoder(Protocol):
 
     name: str
 
-    def check(self, prompt: Many[int], sampling: Sampling) -> None: ...
+    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+        """Refuse what cannot be decoded."""
 
-    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Sequence: ...
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Sequence:
+        """A new sequence for a request that `check` let pass."""
 
-    def prefill(self, sequences: Many[Sequence]) -> None: ...
+    def prefill(self, sequences: Many[Sequence]) -> None:
+        """Read the prompts and commit the first token of each answer."""
 
-    def step(self, sequences: Many[Sequence]) -> list[Round]: ...
+    def step(self, sequences: Many[Sequence]) -> list[Round]:
+        """One round for every sequence: what was committed to each."""
 
 
 @dataclass(frozen=True, slots=True)

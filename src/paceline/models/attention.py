@@ -103,16 +103,19 @@ def cached_attention(
     if len(segments) == 1:
 
         def attend_alone(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-            return _attend_one(*extensions[0].write(layer, keys, values), queries, masks[0][kinds[layer]])
+            seen_keys, seen_values = extensions[0].write(layer, keys, values)
+            return _attend_one(seen_keys, seen_values, queries, masks[0][kinds[layer]])
 
         return attend_alone
     counts = [segment.rows for segment in segments]
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        parts = zip(extensions, masks, *(torch.split(x, counts) for x in (queries, keys, values)), strict=True)
-        return torch.cat(
-            [_attend_one(*extension.write(layer, k, v), q, mask[kinds[layer]]) for extension, mask, q, k, v in parts]
-        )
+        rows = zip(*(torch.split(x, counts) for x in (queries, keys, values)), strict=True)
+        outputs = []
+        for extension, mask, (own_queries, own_keys, own_values) in zip(extensions, masks, rows, strict=True):
+            seen_keys, seen_values = extension.write(layer, own_keys, own_values)
+            outputs.append(_attend_one(seen_keys, seen_values, own_queries, mask[kinds[layer]]))
+        return torch.cat(outputs)
 
     return attend
 
@@ -151,7 +154,7 @@ def dense_attention(batch: int, windows: Sequence[int | None]) -> Attend:
         if window is not None and window not in masks:
             masks[window] = visible(queries.shape[0] // batch, 0, True, window)
         mask = None if window is None else masks[window]
-        q, k, v = (x.unflatten(0, (batch, -1)).transpose(1, 2) for x in (queries, keys, values))
+        q, k, v = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (queries, keys, values))
         gqa = queries.shape[1] != keys.shape[1]
         output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=gqa)
         return output.transpose(1, 2).flatten(2).flatten(0, 1)

@@ -9,6 +9,7 @@ proposals are chosen or judged.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 
 from paceline.models.attention import Attend, Segment, cached_attention, inverse_frequencies, rotate, rotation
 from paceline.models.linear import Linear
-from paceline.models.norm import RmsNorm
+from paceline.models.norm import HeadNorm, RmsNorm
 from paceline.models.spec import DrafterSpec
 from paceline.models.transformer import Layer, Transformer, initialize
 
@@ -62,14 +63,13 @@ class Drafter(nn.Module):
         """
         block = self.spec.block
         hidden = self.hidden_norm(self.fc(features))
-        if self._context is None:
-            projected = F.linear(hidden, *self._context_parameters())
-        else:
-            projected = self._context(hidden)
-        shaped = projected.unflatten(-1, (block.num_layers, 2, block.num_kv_heads, block.head_dim))
-        keys, values = shaped.permute(2, 1, 0, 3, 4).unbind(0)
+        fused = self._context
+        projected = F.linear(hidden, *self._context_parameters()) if fused is None else fused(hidden)
+        shaped = projected.view(-1, block.num_layers, 2, block.num_kv_heads, block.head_dim)
+        keys, values = shaped.permute(2, 1, 0, 3, 4).unbind()
         cos, sin = rotation(positions, self.frequencies, hidden.dtype)
-        rotated = [rotate(layer.head_norm.keys(k), (cos, sin)) for layer, k in zip(self.layers, keys, strict=True)]
+        norms = [cast(HeadNorm, layer.head_norm) for layer in self._layers()]
+        rotated = [rotate(norm.keys(rows), (cos, sin)) for norm, rows in zip(norms, keys, strict=True)]
         return torch.stack(rotated), values
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
@@ -104,18 +104,20 @@ class Drafter(nn.Module):
     def prepare(self) -> None:
         """Fuse the context projections of all layers into one product."""
         weight, bias = self._context_parameters()
-        fused = Linear(weight.shape[1], weight.shape[0], bias=bias is not None).to(weight.device, weight.dtype)
-        fused.weight.data = weight.detach()
-        if fused.bias is not None and bias is not None:
-            fused.bias.data = bias.detach()
-        fused.requires_grad_(False)
+        fused = Linear(weight.shape[1], weight.shape[0])
+        fused.weight = nn.Parameter(weight, requires_grad=False)
+        fused.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
         fused.prepare()
         # Kept out of the module tree: it repeats weights that the layers own.
         object.__setattr__(self, "_context", fused)
 
     def _context_parameters(self) -> tuple[Tensor, Tensor | None]:
-        """Key and value rows of every layer's qkv, one under the other."""
+        """Key and value rows of every layer's qkv, one under the other: weight and bias of one product."""
         skip = self.spec.block.num_heads * self.spec.block.head_dim
-        weight = torch.cat([layer.qkv.weight[skip:] for layer in self.layers])
-        biases = [layer.qkv.bias[skip:] for layer in self.layers if layer.qkv.bias is not None]
+        products = [layer.qkv for layer in self._layers()]
+        biases = [product.bias[skip:] for product in products if product.bias is not None]
+        weight = torch.cat([product.weight[skip:] for product in products])
         return weight, torch.cat(biases) if biases else None
+
+    def _layers(self) -> list[Layer]:
+        return cast(list[Layer], list(self.layers))

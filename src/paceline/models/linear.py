@@ -38,6 +38,7 @@ class Linear(nn.Module):
         self._product: Callable[..., Tensor] = F.linear
 
     def forward(self, x: Tensor) -> Tensor:
+        """[rows, in] -> [rows, out]."""
         if self._packed is None or x.requires_grad:  # the packed product has no gradient
             return F.linear(x, self.weight, self.bias)
         product: Tensor = self._product(x, self._packed, self.bias, "none", [], "")
@@ -49,6 +50,6 @@ class Linear(nn.Module):
     def prepare(self) -> None:
         """Pack the weight for oneDNN where that is faster: float32 and bfloat16 on a CPU. Idempotent."""
         packable = self.weight.device.type == "cpu" and self.weight.dtype in (torch.float32, torch.bfloat16)
-        if packable and torch.backends.mkldnn.is_available():
+        if packable and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
             self._product = torch.ops.mkldnn._linear_pointwise.default
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())

@@ -12,12 +12,13 @@ import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from paceline.errors import CheckpointError, VocabularyMismatch
-from paceline.models.attention import inverse_frequencies
 from paceline.models.drafter import Drafter
 from paceline.models.layout import fuse
 from paceline.models.safetensors_file import read_json, read_tensors
@@ -81,9 +82,8 @@ def load_transformer(
     """
     spec = transformer_spec(read_json(folder / "config.json"))
     state = fuse(read_tensors(folder), spec)
-    with torch.device("meta"):
+    with _Unfilled():
         model = Transformer(spec)
-    model.frequencies = inverse_frequencies(spec.rope, spec.head_dim)
     _fill(model, state, dtype or state["embed.weight"].dtype, device)
     if spec.tied_head:
         # Filling made two parameters of the one tensor.
@@ -121,9 +121,8 @@ def load_drafter(
         )
     lent = target.embed.weight
     state = fuse(read_tensors(folder), spec)
-    with torch.device("meta"):
+    with _Unfilled():
         drafter = Drafter(spec, target)
-    drafter.frequencies = inverse_frequencies(spec.block.rope, spec.block.head_dim)
     _fill(drafter, state, dtype or lent.dtype, device or lent.device)
     if not trainable:
         prepare(drafter)
@@ -164,14 +163,32 @@ def check_same_tokens(tokens: Mapping[str, int], others: Mapping[str, int]) -> N
     )
 
 
-def _fill(module: nn.Module, state: dict[str, Tensor], dtype: torch.dtype, device: torch.device | str) -> None:
+class _Unfilled(TorchFunctionMode):
+    """Parameters are made without memory and without values. Everything else a module computes stays real.
+
+    `torch.device("meta")` would do the same to all tensors, and import torch's compiler for the first random value or
+    range: 4 s of processor time for nothing.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func is nn.init.normal_:
+            return None
+        meta = {"device": "meta"} if func in (torch.empty, torch.ones, torch.zeros) else {}
+        return func(*args, **{**(kwargs or {}), **meta})
+
+
+def _fill(
+    module: Transformer | Drafter, state: dict[str, Tensor], dtype: torch.dtype, device: torch.device | str
+) -> None:
     """Make the tensors of `state` the parameters of a module that was built without memory. Empties `state`."""
     converted: dict[str, Tensor] = {}
     while state:  # one by one, so that a model is not held twice while it is converted
         name, tensor = state.popitem()
         converted[name] = tensor.to(device, dtype)
     module.load_state_dict(converted, assign=True)
-    assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers()))
+    assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers(), module.frequencies))
 
 
 def _check_pair(spec: DrafterSpec, target: Spec) -> None:

@@ -27,6 +27,7 @@ class RmsNorm(nn.Module):
         self._fast: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        """[rows, size] -> the same, normed."""
         return _plain(x, self.weight, self.eps) if self._fast is None else _fast(x, *self._fast)
 
     __call__ = forward  # without the search for hooks
@@ -47,6 +48,7 @@ class HeadNorm(nn.Module):
         self._fast: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        """[rows, heads + kv_heads, head_dim] -> the same, normed."""
         return _plain(x, self._weight(), self.eps) if self._fast is None else _fast(x, *self._fast)
 
     __call__ = forward  # without the search for hooks

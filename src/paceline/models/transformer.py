@@ -7,7 +7,7 @@ Pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiG
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -61,7 +61,7 @@ class Layer(nn.Module):
 
 
 class Output(NamedTuple):
-    """`hidden` [rows, hidden] after the final norm; `features` [rows, taps * hidden], the tapped layers side by side."""
+    """`hidden` [rows, hidden] after the final norm; `features` [rows, taps * hidden], tapped layers side by side."""
 
     hidden: Tensor
     features: Tensor | None
@@ -84,7 +84,7 @@ class Transformer(nn.Module):
         self.frequencies = inverse_frequencies(spec.rope, spec.head_dim)
         initialize(self)
         if spec.tied_head:
-            self.head.weight = self.embed.weight
+            self.head.weight = cast(nn.Parameter, self.embed.weight)
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int] = ()) -> Output:
         """Run a flat batch.
@@ -97,10 +97,10 @@ class Transformer(nn.Module):
         x = self.embed(tokens)
         turn = rotation(positions, self.frequencies, x.dtype)
         tapped: dict[int, Tensor] = {}
-        for layer in self.layers:
+        for index, layer in enumerate(self.layers):
             x = layer(x, turn, attend)
-            if layer.index in taps:
-                tapped[layer.index] = x
+            if index in taps:
+                tapped[index] = x
         hidden = self.norm(x)
         if self.spec.num_layers - 1 in taps:
             tapped[self.spec.num_layers - 1] = hidden

@@ -30,11 +30,10 @@ class Windows:
     def batch(self, seed: int, index: int, size: int) -> Tensor:
         """Batch `index` of an endless shuffled run through the windows, int64 [size, length + 1]."""
         count = self.tokens.shape[0]
-        rows = []
-        for position in range(index * size, (index + 1) * size):
-            epoch, offset = divmod(position, count)
-            order = np.random.default_rng((seed, epoch)).permutation(count) if not rows or offset == 0 else order
-            rows.append(int(order[offset]))
+        epochs = range(index * size // count, ((index + 1) * size - 1) // count + 1)
+        orders = {epoch: np.random.default_rng((seed, epoch)).permutation(count) for epoch in epochs}
+        positions = range(index * size, (index + 1) * size)
+        rows = [int(orders[position // count][position % count]) for position in positions]
         return self.tokens[torch.tensor(rows)].long()
 
 

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from paceline.errors import TrainingError
 from paceline.models.attention import Attend
 from paceline.models.drafter import Drafter
 from paceline.models.spec import DrafterSpec, Spec
@@ -78,7 +79,7 @@ def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
 
 
 def new_drafter(spec: DrafterSpec, target: Transformer, seed: int = 0) -> Drafter:
-    """An untrained drafter. Its last norm starts at 0.3 of the target's, so that first guesses are not overconfident."""
+    """An untrained drafter. Its last norm starts at 0.3 of the target's: first guesses must not be overconfident."""
     torch.manual_seed(seed)
     drafter = Drafter(spec, target)
     with torch.no_grad():
@@ -86,8 +87,16 @@ def new_drafter(spec: DrafterSpec, target: Transformer, seed: int = 0) -> Drafte
     return drafter
 
 
-def train_drafter(drafter: Drafter, target: Transformer, responses: Responses, config: DrafterConfig, run: Path) -> None:
-    """Train `drafter` in place on the target's answers; resumes from `run` where that holds a checkpoint."""
+def train_drafter(
+    drafter: Drafter, target: Transformer, responses: Responses, config: DrafterConfig, run: Path
+) -> None:
+    """Train `drafter` in place on the target's answers; resumes from `run` where that holds a checkpoint.
+
+    Raises:
+        TrainingError: too few answers to keep some back.
+    """
+    if len(responses.tokens) < 8:
+        raise TrainingError(f"There are {len(responses.tokens)} answers.", remedy="It takes at least 8.")
     tapped = features(target, responses.tokens, drafter.spec.target_layer_ids)
     heldout = torch.arange(min(config.heldout_rows, len(responses.tokens) // 4))
     training = torch.arange(len(heldout), len(responses.tokens))
@@ -99,7 +108,7 @@ def train_drafter(drafter: Drafter, target: Transformer, responses: Responses, c
         return _batch(responses, tapped, rows, length, config.block_rows // length, rng)
 
     def loss(*batch: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
-        return draft_loss(drafter, *batch, gamma=config.gamma), {}
+        return draft_loss(drafter, config.gamma, *batch), {}
 
     def evaluate() -> Mapping[str, float]:
         rng = np.random.default_rng((config.fit.seed, 2))
@@ -110,15 +119,15 @@ def train_drafter(drafter: Drafter, target: Transformer, responses: Responses, c
 
 
 def draft_loss(
-    drafter: Drafter, tokens: Tensor, tapped: Tensor, anchors: Tensor, lengths: Tensor, slots: Tensor, gamma: float
+    drafter: Drafter, gamma: float, tokens: Tensor, tapped: Tensor, anchors: Tensor, lengths: Tensor, slots: Tensor
 ) -> Tensor:
     """Weighted cross-entropy of all blocks of a batch.
 
     Args:
+        gamma: decay of the slot weights.
         tokens: [rows, width]; tapped: [rows, width, taps * hidden], the features along them.
         anchors: [rows, blocks], positions; lengths: [rows], real tokens of each row.
         slots: [block length], 0 … length - 1.
-        gamma: decay of the slot weights.
     """
     logits, targets, real = _predict(drafter, tokens, tapped, anchors, lengths, slots)
     weights = slot_weights(slots[1:], gamma).expand(targets.shape) * real
@@ -165,11 +174,11 @@ def _block_attention(context_keys: Tensor, context_values: Tensor, mask: Tensor,
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         def joined(context: Tensor, own: Tensor) -> Tensor:
-            both = (context.unflatten(0, (rows, -1)), own.unflatten(0, (rows, -1)).to(context.dtype))
+            both = [part.reshape(rows, -1, *own.shape[1:]).to(context.dtype) for part in (context, own)]
             return torch.cat(both, 1).transpose(1, 2)
 
         k, v = joined(context_keys[layer], keys), joined(context_values[layer], values)
-        q = queries.unflatten(0, (rows, -1)).transpose(1, 2).to(k.dtype)
+        q = queries.reshape(rows, -1, *queries.shape[1:]).transpose(1, 2).to(k.dtype)
         output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.unsqueeze(1), enable_gqa=True)
         return output.transpose(1, 2).flatten(2).flatten(0, 1)
 

@@ -60,7 +60,12 @@ class Responses:
 
 
 def generate_responses(
-    target: Target, corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig, end_ids: frozenset[int], out: Path
+    target: Target,
+    corpus: Path,
+    turn_start: tuple[int, ...],
+    config: ResponsesConfig,
+    end_ids: frozenset[int],
+    out: Path,
 ) -> None:
     """Generate answers into `out`, part by part; parts that exist are kept.
 
@@ -98,6 +103,8 @@ def load_responses(folder: Path, width: int) -> Responses:
             if len(row) >= prompt + 8:
                 rows.append(row)
                 prompts.append(prompt)
+    if not rows:
+        raise TrainingError(f"No answer in {folder} has 8 tokens.", remedy="Train the target longer, or raise max_tokens.")
     tokens = np.zeros((len(rows), width), dtype=np.int64)
     for index, row in enumerate(rows):
         tokens[index, : len(row)] = row
@@ -111,7 +118,7 @@ def features(target: Transformer, tokens: Tensor, taps: tuple[int, ...], batch: 
     width = tokens.shape[1]
     parts = []
     with progress("features", -(-len(tokens) // batch)) as advance:
-        for rows in tokens.split(batch):
+        for rows in torch.split(tokens, batch):
             attend = dense_attention(len(rows), target.spec.windows)
             output = target(rows.reshape(-1), torch.arange(width).repeat(len(rows)), attend, taps)
             assert output.features is not None

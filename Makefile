@@ -1,0 +1,27 @@
+# Two commands do everything on a fresh machine with Python 3.11 or newer and pip:
+#   make demo   sets up, then decodes real prompts and shows how much faster it was
+#   make test   sets up, then runs the tests
+PYTHON ?= python3
+VENV := .venv
+INSTALLED := $(VENV)/.installed
+
+.PHONY: demo test check clean
+
+demo: $(INSTALLED)
+	$(VENV)/bin/paceline demo
+
+test: $(INSTALLED)
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" scripts/test
+
+check: $(INSTALLED)
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" scripts/check
+
+clean:
+	rm -rf $(VENV)
+
+# Installed again when the dependencies change.
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Paceline needs Python 3.11 or newer: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --quiet -e '.[dev]'
+	@touch $@

@@ -1,0 +1,311 @@
+"""Commands, run as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from talking import DRAFT, TARGET, Run, run, talking_pair
+
+from paceline import LLM, Sampling
+from paceline.bench.options import DecodeBench
+from paceline.cli.bench import decode
+from paceline.cli.blocks import Blocks, Part, plain_marks, styled
+from paceline.cli.output import printable
+from paceline.request import Chunk, Round
+
+__all__ = ["run"]  # a fixture
+
+MUTE = ("--model", TARGET, "--drafter", DRAFT)
+IDS = [58, 83, 11, 40]
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    return talking_pair(tmp_path_factory.mktemp("pair"), max_position_embeddings=2048)
+
+
+@pytest.fixture(scope="module")
+def talking(pair: tuple[Path, Path]) -> tuple[object, ...]:
+    return ("--model", pair[0], "--drafter", pair[1])
+
+
+@pytest.fixture(scope="module")
+def expected(pair: tuple[Path, Path]) -> str:
+    return LLM(pair[0], drafter=pair[1]).generate("hello", Sampling(max_tokens=20))[0].text
+
+
+# the whole
+
+
+def test_importing_the_commands_imports_nothing_heavy() -> None:
+    heavy = {"torch", "transformers", "numpy", "tokenizers", "matplotlib", "huggingface_hub"}
+    code = f"import sys, paceline.cli; assert not {heavy!r} & set(sys.modules), {heavy!r} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_help_names_every_command(run: Run) -> None:
+    told = run("--help")
+    assert told.code == 0
+    assert "Usage: paceline" in told.out
+    for command in ("generate", "demo", "zoo", "train", "bench"):
+        assert command in told.out
+
+
+@pytest.mark.parametrize(
+    "command", ["generate", "demo", "zoo list", "zoo corpus", "train target", "train drafter", "bench decode"]
+)
+def test_every_command_explains_itself(run: Run, command: str) -> None:
+    told = run(*command.split(), "--help")
+    assert told.code == 0
+    assert f"paceline {command}" in told.out
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out.startswith("paceline 0.")
+
+
+# failures
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        ((*MUTE, "--prompt-ids", "1,999"), 2, "token id 999"),
+        ((*MUTE, "--prompt-ids", "1;2"), 2, "Write integers: 1,2,3"),
+        ((*MUTE, "--prompt-ids", ""), 2, "prompt is empty"),
+        ((*MUTE, "--prompt-ids", "1", "text"), 2, "more than one prompt"),
+        ((*MUTE, "--prompt-ids", "1", "--chat"), 2, "--chat"),
+        ((*MUTE, "--prompt-ids", "1", "--json", "--show-blocks"), 2, "exclude each other"),
+        ((*MUTE, "--prompt-ids", "1", "--block-size", 99), 2, "block_size is 99"),
+        ((*MUTE, "--prompt-ids", "1", "--stop", "a"), 2, "no tokenizer"),
+        ((*MUTE, "text"), 2, "no tokenizer"),
+        ((*MUTE, "text", "--top-p", 3), 2, "top_p is 3"),
+        ((*MUTE, "text", "--method", "x"), 2, "method is 'x'"),
+        (("--model", TARGET, "--method", "dflash", "text"), 2, "--drafter"),
+        (("--model", "/no/such/folder", "text"), 1, "no model"),
+        (("--model", TARGET, "--drafter", TARGET, "--prompt-ids", "1"), 1, "DFlashDraftModel"),
+    ],
+)
+def test_a_failure_is_one_line_on_stderr(run: Run, arguments: Any, code: int, message: str) -> None:
+    told = run("generate", *arguments)
+    assert told.code == code
+    assert told.out == ""
+    assert message in told.err
+    assert told.err.startswith("Error: ")
+    assert told.err.count("\n") == 1
+
+
+def test_a_wrong_option_is_explained(run: Run) -> None:
+    told = run("generate", "--max-tokens", "many", "hi")
+    assert (told.code, told.out) == (2, "")
+    assert "--max-tokens" in told.err
+    assert "Traceback" not in told.err
+
+
+def test_a_full_disk_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("paceline.cli.generate.write", full)
+    told = run("generate", *MUTE, "--prompt-ids", "1", "--max-tokens", 2)
+    assert told.code == 1
+    assert "No space left" in told.err
+
+
+def test_a_warning_is_one_line(run: Run) -> None:
+    folder = TARGET.parents[1] / "dflash-v1-one-layer"  # names no taps
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("warnings.filters", [("always", None, Warning, None, 0)])
+        told = run("generate", "--model", folder / "target", "--drafter", folder / "draft", "--prompt-ids", "1,2")
+    assert told.code == 0
+    assert told.err.startswith("Warning: ")
+    assert "target_layer_ids" in told.err
+    assert told.err.count("\n") == 1
+
+
+# generate
+
+
+def test_the_prompt_comes_from_argument_file_or_pipe(
+    run: Run, talking: Any, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prompt.txt").write_text("hello")
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(read=lambda: "hello", isatty=lambda: False))
+    for source in (("hello",), ("--file", tmp_path / "prompt.txt"), ()):
+        told = run("generate", *talking, *source, "--max-tokens", 20)
+        assert (told.code, told.out, told.err) == (0, f"{expected}\n", "")
+
+
+def test_no_prompt_at_a_terminal(run: Run, talking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
+    assert "There is no prompt" in run("generate", *talking).err
+
+
+def test_a_file_that_is_no_text(run: Run, talking: Any, tmp_path: Path) -> None:
+    (tmp_path / "prompt.txt").write_bytes(b"\xff")
+    told = run("generate", *talking, "--file", tmp_path / "prompt.txt")
+    assert told.code == 2
+    assert "UTF-8" in told.err
+
+
+def test_chat_applies_the_template(run: Run, pair: tuple[Path, Path], talking: Any) -> None:
+    found = json.loads(run("generate", *talking, "hi", "--chat", "--json", "--max-tokens", 5).out)
+    chat = [{"role": "user", "content": "hi"}]
+    assert found["token_ids"] == LLM(pair[0]).generate(chat, Sampling(max_tokens=5))[0].token_ids
+
+
+def test_json_holds_the_whole_completion(run: Run, talking: Any, expected: str) -> None:
+    told = run("generate", *talking, "hello", "--max-tokens", 20, "--json", "--seed", 5)
+    found = json.loads(told.out)
+    assert set(found) == {"text", "token_ids", "finish_reason", "usage", "stats", "seed", "rounds"}
+    assert (found["text"], found["finish_reason"], found["seed"]) == (expected, "length", 5)
+    assert found["usage"] == {"prompt_tokens": 5, "completion_tokens": 20, "total_tokens": 25}
+    assert len(found["token_ids"]) == 20 == 1 + sum(found["stats"]["accepted_per_round"])
+    assert found["stats"]["rounds"] == len(found["rounds"])
+    assert found["stats"]["acceptance_length"] == 19 / len(found["rounds"])
+    assert {"proposed", "reference", "committed", "accepted"} < set(found["rounds"][0])
+
+
+def test_every_setting_arrives(run: Run, pair: tuple[Path, Path], talking: Any) -> None:
+    flags = {"temperature": 1.5, "top_p": 0.9, "top_k": 40, "min_p": 0.01, "seed": 3, "repetition_penalty": 1.2}
+    flags |= {"presence_penalty": 0.3, "frequency_penalty": 0.4, "max_tokens": 30}
+    spelled = [part for name, value in flags.items() for part in (f"--{name.replace('_', '-')}", value)]
+    found = json.loads(run("generate", *talking, "hello", "--json", *spelled, "--method", "ar").out)
+    whole = LLM(pair[0]).generate("hello", Sampling(**flags))[0]
+    assert found["token_ids"] == whole.token_ids
+    assert found["stats"]["method"] == "ar"
+    stops = ["--stop", whole.text[3:5], "--stop", "never"]
+    stopped = json.loads(run("generate", *talking, "hello", "--json", *spelled, *stops, "--block-size", 3).out)
+    assert stopped["text"] == whole.text[: whole.text.index(whole.text[3:5])]
+    assert stopped["finish_reason"] == "stop"
+    assert max(len(round["proposed"]) for round in stopped["rounds"]) == 2
+
+
+def test_without_a_tokenizer_ids_are_printed(run: Run) -> None:
+    ids = LLM(TARGET).generate(IDS, Sampling(max_tokens=12))[0].token_ids
+    told = run("generate", *MUTE, "--prompt-ids", "58, 83 11,40", "--max-tokens", 12)
+    assert [int(part) for part in told.out.split()] == ids
+
+
+def test_stats_are_said_beside_the_text(run: Run, talking: Any, expected: str) -> None:
+    told = run("generate", *talking, "hello", "--max-tokens", 20, "--stats", "--seed", 5)
+    assert told.out == f"{expected}\n"
+    for word in ("dflash: 20 tokens", "tokens/s", "acceptance length", "rounds", "draft", "verify", "other", "seed 5"):
+        assert word in told.err
+    assert "seed 5" in run("generate", *talking, "hello", "--json", "--stats", "--seed", 5).err
+
+
+# blocks
+
+
+def test_blocks_are_readable_without_colour(run: Run, talking: Any, expected: str) -> None:
+    told = run("generate", *talking, "hello", "--max-tokens", 20, "--show-blocks")
+    assert told.out.replace("⟦", "").replace("⟧", "") == f"{expected}\n"
+    assert told.out.count("⟦") == told.out.count("⟧") > 1
+
+
+def test_blocks_of_ids(run: Run) -> None:
+    found = json.loads(run("generate", *MUTE, "--prompt-ids", "58,83,11,40", "--max-tokens", 30, "--json").out)
+    told = run("generate", *MUTE, "--prompt-ids", "58,83,11,40", "--max-tokens", 30, "--show-blocks").out
+    shown = [str(found["token_ids"][0])]
+    for round in found["rounds"]:
+        drafted, own = round["committed"][: round["accepted"]], round["committed"][round["accepted"] :]
+        shown += [f"⟦{' '.join(map(str, drafted))} ⟧"] * bool(drafted) + [str(token) for token in own]
+    assert told.split() == " ".join(shown).replace(" ⟧ ", " ⟧").split()
+
+
+def test_held_back_text_counts_to_the_round_that_made_it() -> None:
+    def chunk(text: str, drafted: tuple[int, ...], own: tuple[int, ...]) -> Chunk:
+        return Chunk(text, drafted + own, Round(drafted, (), drafted + own, len(drafted), 0.0, 0.0))
+
+    tokenizer: Any = SimpleNamespace(raw_bytes=lambda token: bytes([token]), replaces_each_byte=False)
+    blocks = Blocks(tokenizer)
+    a, b, c, d = b"abcd"
+    assert blocks.split(Chunk("a", (a,), None)) == [Part("a", 0, False)]
+    assert blocks.split(chunk("b", (b, c), (d,))) == [Part("b", 1, True)]
+    parts = blocks.split(chunk("cda", (a,), (b,)))
+    assert parts == [Part("c", 1, True), Part("d", 1, False), Part("a", 2, True)]
+    assert blocks.split(Chunk("b\ufffd", (), None)) == [Part("b\ufffd", 2, False)]
+
+
+def test_marks_enclose_the_drafts_of_each_round() -> None:
+    parts = [Part("a", 0, False), Part("b", 1, True), Part("c", 1, True), Part("d", 2, True), Part("e", 2, False)]
+    assert "".join(plain_marks(iter(parts))) == "a⟦bc⟧⟦d⟧e"
+    assert "".join(plain_marks(iter(parts[:2]))) == "a⟦b⟧"
+
+
+def test_colours_alternate_and_the_targets_own_token_is_underlined() -> None:
+    texts = [styled(Part("a", number, drafted)).style for number in (1, 2) for drafted in (True, False)]
+    assert len({str(style) for style in texts}) == 4
+    assert all("underline" not in str(style) for style in texts[::2])
+    assert all("underline" in str(style) for style in texts[1::2])
+
+
+def test_a_terminal_is_not_given_control_characters() -> None:
+    assert printable("a\x1b[2J\n\tb\x7f") == "a␛[2J\n\tb␡"
+
+
+# demo
+
+
+def test_demo_decodes_both_ways_and_compares(run: Run, talking: Any, tmp_path: Path) -> None:
+    svg = tmp_path / "blocks.svg"
+    told = run("demo", *talking, "--prompt", "hello", "--max-tokens", 24, "--repeats", 1, "--svg", svg)
+    assert told.code == 0, told.err
+    assert "× faster than plain decoding · identical output: yes" in told.out.splitlines()[-1]
+    assert "⟦" in told.out
+    picture = svg.read_text()
+    assert picture.startswith("<svg")
+    assert "url(http" not in picture
+    assert "identical" in picture
+
+
+def test_demo_says_so_where_the_text_differs(run: Run, talking: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.cli.demo._compare", lambda *_: (False, 0))
+    told = run("demo", *talking, "--prompt", "hello", "--max-tokens", 8, "--repeats", 1)
+    assert told.code == 1
+    assert "identical output: NO" in told.out
+
+
+def test_demo_takes_a_held_out_prompt_of_each_kind(run: Run, talking: Any) -> None:
+    told = run("demo", *talking, "--max-tokens", 4, "--repeats", 1)
+    assert told.code == 0, told.err
+    for scenario in ("long_text", "dialogue", "code", "all together"):
+        assert f"== {scenario} ==" in told.out
+    assert run("demo", *talking, "--scenario", "x").code == 2
+
+
+# bench
+
+
+def test_bench_decode_measures_and_writes(run: Run, talking: Any, tmp_path: Path) -> None:
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"scenario": "own", "prompt": "hello"}) + "\n")
+    shape = ("--prompts", tmp_path / "prompts.jsonl", "--max-tokens", 8, "--repeats", 1, "--quick")
+    told = run("bench", "decode", *talking, *shape, "--block-size", 4, "--json", tmp_path / "out.json")
+    assert told.code == 0, told.err
+    methods = json.loads((tmp_path / "out.json").read_text())["scenarios"]["own"]
+    assert set(methods) == {"ar", "dflash"}
+    assert all(figures["identical"] for figures in methods.values())
+    assert "own" in told.out
+    assert run("bench", "decode", *talking, *shape, "--scenario", "x").code == 2
+
+
+def test_bench_decode_ends_with_1_where_the_output_differs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = {"scenarios": {"code": {"ar": {"identical": True}, "dflash": {"identical": False}}}}
+    monkeypatch.setattr("paceline.bench.run.bench_decode", lambda _: result)
+    monkeypatch.setattr("paceline.bench.report.show", lambda _: None)
+    assert run("bench", "decode").code == 1
+
+
+def test_bench_flags_are_the_fields_of_its_settings() -> None:
+    flags = set(signature(decode).parameters) - {"json", "plot"}
+    renamed = {"scenarios": "scenario", "block_sizes": "block_size", "peers": "peer"}
+    assert flags == {renamed.get(field.name, field.name) for field in fields(DecodeBench)}

@@ -1,0 +1,132 @@
+"""Commands that make models: corpus, target, drafter; and the list of what is bundled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from inspect import signature
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from talking import Run, run, talking_pair
+from tiny import tiny_spec
+
+from paceline import LLM, Sampling
+from paceline.cli import train
+from paceline.train.drafter import DrafterConfig
+from paceline.train.loop import FitConfig
+from paceline.train.responses import ResponsesConfig
+from paceline.train.target import TargetConfig
+from paceline.zoo import catalog, corpus
+from paceline.zoo.documents import Document
+from paceline.zoo.tokenizer import save, train_tokenizer
+
+__all__ = ["run"]  # a fixture
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[Document]:
+    stories = [corpus.story_document(seed, "train") for seed in range(12)]
+    return stories + [corpus.dialogue_document(seed, "train") for seed in range(24)]
+
+
+@pytest.fixture
+def built(run: Run, documents: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A corpus of a few documents, as `zoo corpus` writes it; models of its recipes are tiny."""
+    save(train_tokenizer(documents, 400), tmp_path / "tokens")
+    monkeypatch.setattr(corpus, "documents", lambda split, stories, dialogues: documents[: stories + dialogues])
+    given = ("--stories", 12, "--dialogues", 24, "--tokenizer", tmp_path / "tokens")
+    assert run("zoo", "corpus", tmp_path / "corpus", *given).code == 0
+    monkeypatch.setattr("paceline.train.target.bundled_target_spec", tiny_target)
+    return tmp_path / "corpus"
+
+
+def tiny_target(vocab_size: int, eos_token_ids: tuple[int, ...]) -> Any:
+    return tiny_spec(vocab_size=vocab_size, eos_token_ids=eos_token_ids, num_layers=4, tied_head=True)
+
+
+def train_pair(run: Run, corpus: Path, out: Path, steps: int = 2) -> SimpleNamespace:
+    common = ("--corpus", corpus, "--steps", steps, "--warmup-steps", 1)
+    windows = ("--window-tokens", 16, "--windows-per-batch", 2, "--evaluation-windows", 2)
+    told = run("train", "target", *common, "--out", out / "target", *windows)
+    if told.code:
+        return told
+    answers = ("--count", 12, "--max-tokens", 12, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 60)
+    rows = ("--rows-per-batch", 2, "--block-rows", 16, "--heldout-rows", 2)
+    return run("train", "drafter", *common, "--target", out / "target", "--out", out / "draft", *answers, *rows)
+
+
+def test_a_trained_pair_decodes(run: Run, built: Path, tmp_path: Path) -> None:
+    told = train_pair(run, built, tmp_path / "out")
+    assert told.code == 0, told.err
+    target, draft = tmp_path / "out" / "target", tmp_path / "out" / "draft"
+    assert {path.name for path in target.iterdir()} == {
+        "config.json", "model.safetensors", "run", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    assert {path.name for path in draft.iterdir()} == {"answers", "config.json", "model.safetensors", "run"}
+    fast, plain = LLM(target, drafter=draft), LLM(target)
+    assert fast.end_token_ids == {0, 2}
+    chat = [{"role": "user", "content": "hi"}]
+    for prompt in ("Once", chat):
+        first, second = (llm.generate([prompt], Sampling(max_tokens=20))[0] for llm in (fast, plain))
+        assert first.token_ids == second.token_ids
+
+
+def test_the_same_command_again_changes_nothing(run: Run, built: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert train_pair(run, built, out).code == 0
+    before = {path: path.read_bytes() for path in out.rglob("*.safetensors")}
+    answers = {path: path.stat().st_mtime_ns for path in out.rglob("part-*")}
+    assert len(answers) == 2
+    assert train_pair(run, built, out).code == 0
+    assert {path: path.read_bytes() for path in out.rglob("*.safetensors")} == before
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("part-*")} == answers
+
+
+def test_other_settings_in_the_same_folder_are_refused(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    told = train_pair(run, built, tmp_path / "out", steps=3)
+    assert told.code == 1
+    assert "other settings" in told.err
+    target, draft = tmp_path / "out" / "target", tmp_path / "out" / "draft"
+    told = run("train", "drafter", "--target", target, "--corpus", built, "--out", draft, "--count", 8)
+    assert told.code == 1
+    assert "answers of other settings" in told.err
+
+
+def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    told = run("train", "target", "--corpus", tmp_path / "empty", "--out", tmp_path / "out")
+    assert "has no tokenizer" in told.err
+    target, _ = talking_pair(tmp_path)
+    settings = ("--target", target, "--corpus", built, "--out", tmp_path / "out")
+    assert "lacks one of" in run("train", "drafter", *settings, "--mask-token", "<none>").err
+    assert "lacks one of" in run("train", "drafter", *settings, "--turn-start", "").err
+
+
+@pytest.mark.parametrize(
+    ("command", "configs"),
+    [(train.target, (FitConfig, TargetConfig)), (train.drafter, (FitConfig, DrafterConfig, ResponsesConfig))],
+)
+def test_flags_are_the_fields_of_the_configurations(command: Callable[..., None], configs: Any) -> None:
+    flags = signature(command).parameters
+    for config in configs:
+        for field in dataclasses.fields(config):
+            if field.name == "fit":
+                continue
+            assert field.name in flags, field.name
+            if field.default is not dataclasses.MISSING:
+                assert flags[field.name].default == field.default, field.name
+
+
+def test_zoo_list_reads_what_is_there(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog, "_WEIGHTS", tmp_path)
+    assert "no models" in run("zoo", "list").err
+    target, _ = talking_pair(tmp_path)
+    (target / "README.md").write_text("---\nlicense: apache-2.0\n---\n# Card\n\nA tiny model.\n")
+    told = run("zoo", "list")
+    assert told.code == 0
+    assert "DFlash drafter" in told.out
+    assert "A tiny model." in told.out

@@ -1,0 +1,118 @@
+"""Answers for a drafter to learn from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scripted import chain
+from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
+
+from paceline.decode.target import Target
+from paceline.errors import TrainingError
+from paceline.train import responses
+from paceline.train.responses import ResponsesConfig, features, generate_responses, load_responses
+
+TURN = (60, 61)
+CONFIG = ResponsesConfig(count=9, prompt_tokens=(3, 5), max_tokens=6, batch=4, part=4)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """20 documents of 12 counting tokens; every fourth holds two turns, which end after its 7th token."""
+    documents = [[(3 * n + i) % 50 for i in range(12)] for n in range(20)]
+    for document in documents[::4]:
+        document[1:3] = document[5:7] = TURN
+    path = tmp_path / "train.npz"
+    tokens = np.array(documents, dtype=np.uint16).ravel()
+    np.savez(path, tokens=tokens, starts=np.arange(0, 241, 12), kinds=np.zeros(20, dtype=np.uint8))
+    return path
+
+
+def generate(corpus: Path, out: Path, target: Target | None = None, **changes: Any) -> dict[str, bytes]:
+    config = ResponsesConfig(**{name: getattr(CONFIG, name) for name in CONFIG.__dataclass_fields__} | changes)
+    target = target or Target(tiny_transformer(tiny_spec()), 64)
+    generate_responses(target, corpus, TURN, config, frozenset({7}), out)
+    return {path.name: path.read_bytes() for path in sorted(out.iterdir())}
+
+
+def test_it_goes_on_part_by_part(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the second part; resumed, it makes only what is missing, and the same as at one go."""
+    whole = generate(corpus, tmp_path / "whole")
+    assert list(whole) == ["part-0000.npz", "part-0001.npz", "part-0002.npz"]
+    write, written = responses._write, list[str]()
+
+    def killed(path: Path, answers: Any) -> None:
+        written.append(path.name)
+        if len(written) == 2:
+            next(answers)
+            raise KeyboardInterrupt
+        write(path, answers)
+
+    monkeypatch.setattr(responses, "_write", killed)
+    with pytest.raises(KeyboardInterrupt):
+        generate(corpus, tmp_path / "killed")
+    first = (tmp_path / "killed" / "part-0000.npz").stat().st_mtime_ns
+    resumed = generate(corpus, tmp_path / "killed")
+    assert written == ["part-0000.npz", "part-0001.npz", "part-0001.npz", "part-0002.npz"]
+    assert (tmp_path / "killed" / "part-0000.npz").stat().st_mtime_ns == first
+    for name in whole:
+        with np.load(tmp_path / "whole" / name) as ours, np.load(tmp_path / "killed" / name) as theirs:
+            assert all(np.array_equal(ours[key], theirs[key]) for key in ours.files)
+    assert resumed.keys() == whole.keys()
+
+
+def test_prompts_are_beginnings_and_answers_are_the_targets(corpus: Path, tmp_path: Path) -> None:
+    """A document with turns is cut behind the last of them; the target counts on, from 49 to 0."""
+    target = Target(chain({49: 0}), 64)
+    generate(corpus, tmp_path / "out", target, sampled_share=0.0)
+    loaded = load_responses(tmp_path / "out", width=16)
+    assert len(loaded.tokens) == 0, "answers of fewer than 8 tokens are left out"
+    generate(corpus, tmp_path / "long", target, sampled_share=0.0, max_tokens=8)
+    loaded = load_responses(tmp_path / "long", width=16)
+    assert 0 < len(loaded.tokens) <= 9
+    for row, prompt, length in zip(loaded.tokens.tolist(), loaded.prompt_lengths, loaded.lengths, strict=True):
+        if TURN[0] in row:
+            assert prompt == 7
+            assert row[5:7] == list(TURN)
+        else:
+            assert 3 <= prompt <= 5
+        answer = row[prompt:length]
+        assert answer[1:] == [0 if token == 49 else (token + 1) % 64 for token in answer[:-1]]
+        assert row[length:] == [0] * (16 - length)
+
+
+def test_rows_are_cut_at_the_width(corpus: Path, tmp_path: Path) -> None:
+    generate(corpus, tmp_path / "out", Target(chain({49: 0}), 64), max_tokens=20, sampled_share=0.0)
+    loaded = load_responses(tmp_path / "out", width=14)
+    assert loaded.tokens.shape[1] == 14
+    assert loaded.lengths.max() <= 14
+
+
+def test_a_share_is_sampled_and_every_answer_has_its_own_seed(corpus: Path, tmp_path: Path) -> None:
+    greedy = generate(corpus, tmp_path / "greedy", sampled_share=0.0)
+    sampled = generate(corpus, tmp_path / "sampled", sampled_share=1.0)
+    assert greedy != sampled
+    assert sampled == generate(corpus, tmp_path / "again", sampled_share=1.0)
+
+
+def test_nothing_there(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match="no answers"):
+        load_responses(tmp_path, 10)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 32])
+@pytest.mark.parametrize("windows", [(None, None), (5, None)])
+def test_features_are_those_of_decoding(batch: int, windows: Any) -> None:
+    """Whole rows at once, without a cache; kept in bfloat16."""
+    target = tiny_transformer(tiny_spec(windows=windows), dtype=torch.float32)
+    tokens = torch.randint(64, (5, 12), generator=torch.Generator().manual_seed(0))
+    tapped = features(target, tokens, (1, 0), batch)
+    assert tapped.dtype == torch.bfloat16
+    for row, ours in zip(tokens.tolist(), tapped, strict=True):
+        expected = run_flat(target, [row], [tiny_cache(target)], (1, 0)).features
+        assert expected is not None
+        torch.testing.assert_close(ours.float(), expected, atol=1e-3, rtol=1e-2)

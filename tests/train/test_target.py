@@ -1,0 +1,77 @@
+"""The recipe of an AR target."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scripted import answer_all, plain
+from tiny import same_weights, tiny_spec
+
+from paceline.engine.loop import Job
+from paceline.errors import TrainingError
+from paceline.models.transformer import Transformer
+from paceline.request import Sampling
+from paceline.train.loop import FitConfig
+from paceline.train.target import TargetConfig, bundled_target_spec, train_target
+
+VOCAB = 64
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Documents that count on from anywhere."""
+    for name, documents in (("train", 60), ("heldout", 20)):
+        starts = np.random.default_rng(len(name)).integers(0, VOCAB, documents)
+        tokens = ((starts[:, None] + np.arange(20)) % VOCAB).astype(np.uint16).ravel()
+        offsets = np.arange(0, 20 * documents + 1, 20)
+        np.savez(tmp_path / f"{name}.npz", tokens=tokens, starts=offsets, kinds=np.zeros(documents, dtype=np.uint8))
+    return tmp_path
+
+
+def config_for(corpus: Path, steps: int) -> TargetConfig:
+    fit = FitConfig(steps=steps, learning_rate=0.02, warmup_steps=5, evaluate_every=steps // 2)
+    return TargetConfig(corpus, fit, window_tokens=16, windows_per_batch=4, evaluation_windows=8)
+
+
+def test_it_learns_to_count(corpus: Path, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = Transformer(tiny_spec(tied_head=True))
+    train_target(model, config_for(corpus, 60), tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
+    assert lines[0]["loss"] == pytest.approx(math.log(VOCAB), abs=0.3), "it begins knowing nothing"
+    assert lines[-1]["loss"] < 1.5
+    assert lines[-1]["heldout_loss"] < lines[29]["heldout_loss"] < math.log(VOCAB)
+    model.eval().requires_grad_(False)
+    (answer,) = answer_all(plain(model), [Job((20, 21, 22), Sampling(max_tokens=6), 0)])
+    assert answer.token_ids == [23, 24, 25, 26, 27, 28]
+
+
+def test_it_is_resumable(corpus: Path, tmp_path: Path) -> None:
+    models = [Transformer(tiny_spec()) for _ in range(2)]
+    for model in models:
+        train_target(model, config_for(corpus, 4), tmp_path / "run")
+    assert same_weights(*models)
+
+
+def test_a_tied_head_stays_tied(corpus: Path, tmp_path: Path) -> None:
+    model = Transformer(tiny_spec(tied_head=True))
+    train_target(model, config_for(corpus, 4), tmp_path / "run")
+    assert model.head.weight is model.embed.weight
+
+
+def test_no_corpus(tmp_path: Path) -> None:
+    with pytest.raises(TrainingError, match=r"train\.npz does not exist"):
+        train_target(Transformer(tiny_spec()), config_for(tmp_path, 4), tmp_path / "run")
+
+
+def test_the_bundled_target_is_deep_rather_than_wide() -> None:
+    spec = bundled_target_spec()
+    with torch.device("meta"):
+        model = Transformer(spec)
+    assert 12e6 < sum(parameter.numel() for parameter in model.parameters()) < 15e6
+    assert spec.num_layers * spec.hidden_size == 16 * 256
