@@ -79,6 +79,13 @@ class SequenceCache:
         flat = self._rows.flatten(0, 1)
         return Extension(flat[:, :, self.length : end].unbind(), flat[:, :, :end].unbind())
 
+    def extend(self, keys: Tensor, values: Tensor) -> None:
+        """Commit rows [layers, rows, kv_heads, head_dim] of all layers at once."""
+        extension = self.extension(keys.shape[1])
+        for layer, (own_keys, own_values) in enumerate(zip(keys, values, strict=True)):
+            extension.write(layer, own_keys, own_values)
+        self.advance(keys.shape[1])
+
     def advance(self, rows: int) -> None:
         """Commit `rows` rows that `append` wrote in every layer; safe to call with 0."""
         assert 0 <= self.length + rows <= self._rows.shape[3], "advance over rows that were never appended"

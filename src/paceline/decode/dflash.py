@@ -1,4 +1,4 @@
-"""DFlash: a block-diffusion drafter proposes, the target verifies (arXiv 2602.06036; A1 with one denoising step).
+"""DFlash: a block-diffusion drafter proposes, the target verifies (arXiv 2602.06036; one denoising step).
 
     propose   the drafter fills [anchor, MASK, …] in one pass, conditioned on the target's features
     read      the target computes its own token after the anchor and after every draft, in one pass
@@ -80,9 +80,9 @@ class DFlash:
         counts = [min(self.block_size, sequence.remaining_tokens + 1) for sequence in sequences]
         rows = [[sequence.tokens[-1], *[mask] * (count - 1)] for sequence, count in zip(sequences, counts, strict=True)]
         tokens, positions = flat(rows, [len(sequence.tokens) - 1 for sequence in sequences], self.target.device)
-        segments = [Segment(count, sequence.draft_cache) for sequence, count in zip(sequences, counts, strict=True)]
-        blocks = self.drafter(tokens, positions, self.drafter.attention(segments)).split(counts)
-        logits = self.drafter.logits(torch.cat([block[1:] for block in blocks])).split([n - 1 for n in counts])
+        segments = [Segment(count, _context(sequence)) for sequence, count in zip(sequences, counts, strict=True)]
+        blocks = torch.split(self.drafter(tokens, positions, self.drafter.attention(segments)), counts)
+        logits = torch.split(self.drafter.logits(torch.cat([block[1:] for block in blocks])), [n - 1 for n in counts])
         banned = self.target.banned(mask)
         return [
             sequence.choose(scores, (), banned, len(sequence.tokens))
@@ -111,13 +111,17 @@ class DFlash:
     def _remember(self, sequences: Many[Sequence], features: Many[Tensor | None]) -> None:
         """Turn features of newly committed tokens into the drafter's context."""
         parts = [part for part in features if part is not None]
-        starts = [sequence.draft_cache.length for sequence in sequences]
+        caches = [_context(sequence) for sequence in sequences]
+        starts = [cache.length for cache in caches]
         positions = [torch.arange(start, start + len(part)) for start, part in zip(starts, parts, strict=True)]
         keys, values = self.drafter.context(torch.cat(parts), torch.cat(positions).to(self.target.device))
         counts = [len(part) for part in parts]
-        for layer, (layer_keys, layer_values) in enumerate(zip(keys, values, strict=True)):
-            split = zip(sequences, layer_keys.split(counts), layer_values.split(counts), strict=True)
-            for sequence, k, v in split:
-                sequence.draft_cache.append(layer, k, v)
-        for sequence, count in zip(sequences, counts, strict=True):
-            sequence.draft_cache.advance(count)
+        for cache, own_keys, own_values in zip(
+            caches, torch.split(keys, counts, 1), torch.split(values, counts, 1), strict=True
+        ):
+            cache.extend(own_keys, own_values)
+
+
+def _context(sequence: Sequence) -> SequenceCache:
+    assert sequence.draft_cache is not None, "the sequence was opened by another method"
+    return sequence.draft_cache

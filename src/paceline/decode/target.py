@@ -122,11 +122,12 @@ class Target:
         output = self._forward(rows, sequences)
         counts = [len(row) for row in rows]
         logits = torch.split(self.model.head(output.hidden), counts)
-        features: Many[Tensor | None] = [None] * len(rows) if output.features is None else torch.split(output.features, counts)
+        tapped = output.features
+        features: Many[Tensor | None] = [None] * len(rows) if tapped is None else torch.split(tapped, counts)
         banned = self.banned()
         return [
-            Reading(sequence.choose(scores, draft, banned, len(sequence.tokens)), tapped)
-            for sequence, draft, scores, tapped in zip(sequences, drafts, logits, features, strict=True)
+            Reading(sequence.choose(scores, draft, banned, len(sequence.tokens)), own)
+            for sequence, draft, scores, own in zip(sequences, drafts, logits, features, strict=True)
         ]
 
     def _prompt_pass(self, sequence: Sequence, start: int) -> tuple[Tensor, Tensor | None]:

@@ -1,8 +1,8 @@
 """Runs answers to their end: admit, prefill, step, cut, release.
 
 A fixed number of answers decode together; when one ends, the next takes its place. Whoever is in the batch, each
-answer's tokens are its own (docs/equality.md). Knows nothing of models; a decoder is anything with `open`, `prefill` and
-`step`.
+answer's tokens are its own (docs/equality.md). Knows nothing of models; a decoder is anything with `check`, `open`,
+`prefill` and `step`.
 """
 
 from __future__ import annotations

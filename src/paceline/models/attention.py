@@ -87,9 +87,7 @@ def visible(rows: int, past: int, causal: bool, window: int | None) -> Tensor | 
     return None if bool(seen.all()) else seen
 
 
-def cached_attention(
-    segments: Sequence[Segment], causal: Sequence[bool], windows: Sequence[int | None]
-) -> Attend:
+def cached_attention(segments: Sequence[Segment], causal: Sequence[bool], windows: Sequence[int | None]) -> Attend:
     """Attention of a flat batch, each sequence over its own cache and its own new rows.
 
     Args:

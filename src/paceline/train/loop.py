@@ -136,9 +136,7 @@ def _optimizers(module: nn.Module, config: FitConfig) -> list[torch.optim.Optimi
     ]
 
 
-def _save(
-    run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer], step: int, config: FitConfig
-) -> None:
+def _save(run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer], step: int, config: FitConfig) -> None:
     state = {
         "step": step,
         "config": asdict(config),

@@ -18,7 +18,10 @@ def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def slot_weights(slots: Tensor, gamma: float) -> Tensor:
-    """exp(-(k - 1) / gamma) for slot k = 1, 2, … of a block: a wrong early slot costs all later ones (arXiv 2602.06036)."""
+    """exp(-(k - 1) / gamma) for slots k = 1, 2, … of a block, as a wrong early slot costs all later ones.
+
+    Source: arXiv 2602.06036.
+    """
     return torch.exp(-(slots.float() - 1.0) / gamma)
 
 

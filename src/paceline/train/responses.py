@@ -104,7 +104,8 @@ def load_responses(folder: Path, width: int) -> Responses:
                 rows.append(row)
                 prompts.append(prompt)
     if not rows:
-        raise TrainingError(f"No answer in {folder} has 8 tokens.", remedy="Train the target longer, or raise max_tokens.")
+        remedy = "Train the target longer, or raise max_tokens."
+        raise TrainingError(f"No answer in {folder} has 8 tokens.", remedy=remedy)
     tokens = np.zeros((len(rows), width), dtype=np.int64)
     for index, row in enumerate(rows):
         tokens[index, : len(row)] = row
