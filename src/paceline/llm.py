@@ -105,11 +105,8 @@ class LLM:
             BadRequest: a prompt or setting that cannot be served; nothing has been decoded then.
         """
         jobs = self._jobs(prompts, sampling)
-        done = {}
-        for answer, chunk in self._run(jobs):
-            if chunk.finish_reason is not None:
-                done[id(answer.job)] = answer.completion(self.method)
-        return [done[id(job)] for job in jobs]
+        done = [chunk.completion for _, chunk in self._run(jobs) if chunk.completion is not None]
+        return sorted(done, key=lambda completion: (completion.prompt_index, completion.choice_index))
 
     def stream(self, prompt: Prompt, sampling: Sampling | None = None) -> Iterator[Chunk]:
         """Answer one prompt round by round; `sampling.n` must be 1. Settings are checked before this returns.

@@ -208,12 +208,17 @@ class Chunk:
 
     The joined `text` of all chunks equals the completion's text; `token_ids` likewise. Text may lag behind the
     tokens while a character or a possible stop string is incomplete.
+
+    Attributes:
+        round: what the round did; None for the first token, which the prompt pass gives.
+        finish_reason, completion: set on the last chunk only; the completion holds usage, stats and seed.
     """
 
     text: str
     token_ids: tuple[int, ...]
     round: Round | None
     finish_reason: FinishReason | None = None
+    completion: Completion | None = None
 
 
 @dataclass(frozen=True, slots=True)

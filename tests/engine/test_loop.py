@@ -55,7 +55,7 @@ class TestEndTokens:
         assert answer.finish_reason == "stop"
         sizes = [len(round.committed) for round in answer.rounds]
         assert sizes == ([] if place == 0 else [place] if place <= 8 else [8, place - 8])
-        completion = answer.completion("dflash")
+        completion = answer.completion()
         assert completion.usage.completion_tokens == place + 1
         assert completion.stats.accepted_tokens <= place + 1
         assert sum(completion.stats.accepted_per_round) == place
@@ -93,7 +93,7 @@ def test_what_comes_first_in_token_order_wins(block_size: int, run: list[int], k
 def test_the_budget_is_met_exactly(max_tokens: int, block_size: int) -> None:
     """stop-04: a drafter that always agrees, and no end token."""
     decoder = along(range(VOCAB), block_size)
-    completion = answer_of(decoder, 3, max_tokens=max_tokens).completion("dflash")
+    completion = answer_of(decoder, 3, max_tokens=max_tokens).completion()
     assert completion.token_ids == [(4 + n) % VOCAB for n in range(max_tokens)]
     assert completion.finish_reason == "length"
     usage, stats = completion.usage, completion.stats
@@ -212,7 +212,7 @@ def test_a_completion_tells_how_it_came_about() -> None:
     decoder = scripted(chain({}), 4, lambda sequence, slots: [(sequence.tokens[-1] + 1) % VOCAB, 0, 0][:slots])
     job = Job((9,), Sampling(max_tokens=8), seed=77, prompt_index=3, choice_index=2)
     (answer,) = answer_all(decoder, [job])
-    completion = answer.completion("dflash")
+    completion = answer.completion()
     assert (completion.seed, completion.prompt_index, completion.choice_index) == (77, 3, 2)
     stats = completion.stats
     assert stats.method == "dflash"

@@ -144,7 +144,7 @@ def _ours(decoder: Decoder, llm: LLM, options: DecodeBench) -> Decode:
         for answer, chunk in run(decoder, [job], llm.tokenizer, llm.end_token_ids, 1):
             first_seconds = first_seconds or time.perf_counter() - started
             if chunk.finish_reason is not None:
-                seconds, stats = time.perf_counter() - started, answer.completion(decoder.name).stats
+                seconds, stats = time.perf_counter() - started, answer.completion().stats
                 spent = (first_seconds, stats.draft_seconds, stats.verify_seconds, seconds)
                 return Sample(tuple(answer.token_ids), stats.accepted_per_round, *spent)
         raise AssertionError("the loop ended without a finish reason")

@@ -6,16 +6,14 @@ Knows the options and where a prompt comes from; `LLM` does the work.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
 from paceline.cli.options import BlockSize, Device, Drafter, Method, Model, Precision, Threads, set_threads
-from paceline.cli.output import completion_json, say, stats_line, stats_of, write
+from paceline.cli.output import completion_json, say, stats_line, write
 from paceline.errors import BadRequest, ConfigError
 from paceline.request import Chunk, Completion, Prompt, Sampling
 
@@ -128,21 +126,18 @@ def _print_json(completion: Completion, stats: bool) -> None:
 
 def _stream(llm: LLM, prompt: Prompt, sampling: Sampling, blocks: bool, stats: bool) -> None:
     from paceline.cli.blocks import show_blocks
-    from paceline.decode.noise import draw_seed
 
-    seed = draw_seed() if sampling.seed is None else sampling.seed
     taken: list[Chunk] = []
-    started = time.perf_counter()
-    chunks = _kept(llm.stream(prompt, replace(sampling, seed=seed)), taken)
+    chunks = _kept(llm.stream(prompt, sampling), taken)
     if blocks:
         show_blocks(chunks, llm.tokenizer)
     else:
         for chunk in chunks:
             write(chunk.text if llm.tokenizer else "".join(f"{token} " for token in chunk.token_ids))
-    seconds = time.perf_counter() - started
     write("\n")
-    if stats:
-        say(stats_line(stats_of(llm.method, taken, seconds), str(taken[-1].finish_reason), seed))
+    completion = taken[-1].completion
+    if stats and completion is not None:
+        say(stats_line(completion.stats, completion.finish_reason, completion.seed))
 
 
 def _kept(chunks: Iterable[Chunk], taken: list[Chunk]) -> Iterator[Chunk]:

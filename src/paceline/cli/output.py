@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict
 
 from rich.console import Console
 from rich.text import Text
 
-from paceline.request import Chunk, Completion, Stats
+from paceline.request import Completion, Stats
 
-__all__ = ["completion_json", "printable", "say", "say_error", "say_warning", "stats_line", "stats_of", "write"]
+__all__ = ["completion_json", "printable", "say", "say_error", "say_warning", "stats_line", "write"]
 
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
 
@@ -55,21 +54,6 @@ def stats_line(stats: Stats, finish_reason: str, seed: int) -> str:
         f"acceptance length {stats.acceptance_length:.2f} over {stats.rounds} rounds | "
         f"draft {stats.draft_seconds:.2f} s, verify {stats.verify_seconds:.2f} s, other {other:.2f} s | "
         f"ended by {finish_reason}, seed {seed}"
-    )
-
-
-def stats_of(method: str, chunks: Iterable[Chunk], seconds: float) -> Stats:
-    """The figures of a streamed answer that took `seconds`, the prompt pass included."""
-    rounds = [chunk.round for chunk in chunks if chunk.round is not None]
-    return Stats(
-        method=method,
-        rounds=len(rounds),
-        accepted_per_round=tuple(len(round.committed) for round in rounds),
-        drafted_tokens=sum(len(round.proposed) for round in rounds),
-        accepted_tokens=sum(round.accepted for round in rounds),
-        draft_seconds=sum(round.draft_seconds for round in rounds),
-        verify_seconds=sum(round.verify_seconds for round in rounds),
-        total_seconds=seconds,
     )
 
 

@@ -56,6 +56,7 @@ class Answer:
     """An answer in the making: its sequence, where it ends, and what has been said."""
 
     job: Job
+    method: str
     sequence: Sequence
     stopper: Stopper
     started: float
@@ -74,9 +75,10 @@ class Answer:
         self.token_ids.extend(kept)
         self.text += cut.text
         self.finish_reason = cut.finish_reason
-        return Chunk(cut.text, kept, round, cut.finish_reason)
+        whole = None if cut.finish_reason is None else self.completion()
+        return Chunk(cut.text, kept, round, cut.finish_reason, whole)
 
-    def completion(self, method: str) -> Completion:
+    def completion(self) -> Completion:
         """The finished answer."""
         assert self.finish_reason is not None
         return Completion(
@@ -84,7 +86,7 @@ class Answer:
             token_ids=self.token_ids,
             finish_reason=self.finish_reason,
             usage=Usage(len(self.job.prompt), len(self.token_ids)),
-            stats=_stats(method, self.rounds, time.perf_counter() - self.started),
+            stats=_stats(self.method, self.rounds, time.perf_counter() - self.started),
             seed=self.job.seed,
             prompt_index=self.job.prompt_index,
             choice_index=self.job.choice_index,
@@ -126,7 +128,7 @@ def _admit(decoder: Decoder, job: Job, tokenizer: Tokenizer | None, end_token_id
     started = time.perf_counter()
     sequence = decoder.open(job.prompt, job.sampling, job.seed)
     stopper = Stopper(job.sampling, end_token_ids, sequence.remaining_tokens, Detokenizer(tokenizer))
-    return Answer(job, sequence, stopper, started)
+    return Answer(job, decoder.name, sequence, stopper, started)
 
 
 def _stats(method: str, rounds: Many[Round], total_seconds: float) -> Stats:
