@@ -72,7 +72,8 @@ class LLM:
         if model is None or (drafter is None and str(model) == BUNDLED_TARGET):
             drafter = drafter or BUNDLED_DRAFTER
         folder = resolve(model or BUNDLED_TARGET)
-        drafts = None if drafter is None or _method(method, drafter) == "ar" else resolve(drafter)
+        wanted = _wanted_drafter(method, drafter)
+        drafts = None if wanted is None else resolve(wanted)
         place, dtype = _device(device), _dtype(precision)
         self.max_batch = max_batch
         self.tokenizer = load_tokenizer(folder)
@@ -183,12 +184,13 @@ def _dtype(precision: str) -> torch.dtype:
         raise ConfigError(f"precision is {precision!r}.", remedy='Use "exact" or "half".') from None
 
 
-def _method(method: str, drafter: object) -> str:
+def _wanted_drafter(method: str, drafter: str | Path | None) -> str | Path | None:
+    """The drafter that `method` uses; None for plain decoding."""
     if method not in ("auto", "ar", "dflash"):
         raise ConfigError(f"method is {method!r}.", remedy='Use "auto", "ar" or "dflash".')
     if method == "dflash" and drafter is None:
         raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
-    return "ar" if drafter is None else {"auto": "dflash"}.get(method, method)
+    return None if method == "ar" else drafter
 
 
 def _check_settings(verifier: object, candidate_num: int, max_batch: int, block_size: int | None) -> None:
