@@ -174,7 +174,7 @@ class TestRollback:
         truths = answers_of(plain(model), [Job(self.PROMPT, Sampling(max_tokens=limit), 0)])
         decoder = scripted(model, 4, copying(truths, 1.0, VOCAB))
         sequence = opened(decoder, self.PROMPT, max_tokens=limit)
-        while sequence.remaining_tokens:
+        while sequence.remaining_tokens > 0:
             decoder.step([sequence])
         assert len(sequence.tokens) == 10 + limit
         assert_caches_are_as_if_read_at_once(decoder, sequence)
@@ -418,7 +418,7 @@ def test_the_draft_cache_grows_beyond_its_first_reservation() -> None:
     model = chain({})
     decoder = scripted(model, 16, lambda sequence, slots: [(sequence.tokens[-1] + 1 + n) % VOCAB for n in range(slots)])
     sequence = opened(decoder, [1], max_tokens=300)
-    while sequence.remaining_tokens:
+    while sequence.remaining_tokens > 0:
         decoder.step([sequence])
     assert isinstance(sequence.draft_cache, SequenceCache)
     assert sequence.draft_cache.length == 300

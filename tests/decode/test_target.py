@@ -98,7 +98,7 @@ def test_padding_of_the_vocabulary_is_never_drawn(temperature: float) -> None:
     decoder = plain(constant([0.0] * 60 + [30.0] * 4), usable=60)
     sequence = decoder.open([1], Sampling(temperature=temperature, max_tokens=100), 3)
     decoder.prefill([sequence])
-    while sequence.remaining_tokens:
+    while sequence.remaining_tokens > 0:
         decoder.step([sequence])
     assert max(sequence.tokens) < 60
 

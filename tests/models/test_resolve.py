@@ -9,12 +9,9 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-import paceline.models.load as load_module
 from paceline.errors import CheckpointError
-from paceline.models.load import (
-    resolve,
-    zoo_folder,
-)
+from paceline.models.load import resolve
+from paceline.zoo import catalog
 
 
 def test_a_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,15 +31,14 @@ def test_a_name_of_no_form_is_refused_with_the_three_forms(name: str, monkeypatc
 
 
 def test_bundled_models_are_found_by_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(load_module, "__file__", str(tmp_path / "models" / "load.py"))
-    folder = tmp_path / "zoo" / "weights" / "tiny-target"
-    folder.mkdir(parents=True)
-    assert zoo_folder("tiny-target") is None
+    monkeypatch.setattr(catalog, "_WEIGHTS", tmp_path)
+    folder = tmp_path / "tiny-target"
+    folder.mkdir()
+    assert catalog.bundled_folder("tiny-target") is None
     (folder / "config.json").write_text("{}")
-    (tmp_path / "zoo" / "config.json").write_text("{}")
-    assert zoo_folder("tiny-target") == resolve("tiny-target") == folder
-    assert zoo_folder("..") is None
-    assert zoo_folder("../weights/tiny-target") is None
+    assert resolve("tiny-target") == folder
+    assert catalog.bundled_folder("../tiny-target") is None
+    assert catalog.bundled_folder("") is None
 
 
 def test_a_hub_id_is_downloaded_without_code_or_pickle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from paceline.models.layout import fuse
 from paceline.models.safetensors_file import read_json, read_tensors
 from paceline.models.spec import DrafterSpec, Spec, drafter_spec, transformer_spec
 from paceline.models.transformer import Transformer, prepare
+from paceline.zoo.catalog import bundled_folder
 
 __all__ = [
     "check_same_tokens",
@@ -31,7 +32,6 @@ __all__ = [
     "load_transformer",
     "resolve",
     "shared_vocabulary",
-    "zoo_folder",
 ]
 
 _NAME = r"[A-Za-z0-9][\w.-]{0,95}"
@@ -48,18 +48,12 @@ def resolve(name: str | Path) -> Path:
     # os.path.isdir is False, not an error, for names that no file system takes.
     if os.path.isdir(path):
         return Path(path)
-    bundled = zoo_folder(str(name))
+    bundled = bundled_folder(str(name))
     if bundled is not None:
         return bundled
     if isinstance(name, str) and re.fullmatch(f"{_NAME}/{_NAME}", name):
         return _download(name)
     raise CheckpointError(f"There is no model {str(name)!r}.", remedy=_FORMS)
-
-
-def zoo_folder(name: str) -> Path | None:
-    """The folder of a bundled model, or None where none has this name."""
-    folder = Path(__file__).parents[1] / "zoo" / "weights" / name
-    return folder if re.fullmatch(_NAME, name) and (folder / "config.json").is_file() else None
 
 
 def load_transformer(
