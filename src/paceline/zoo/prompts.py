@@ -68,10 +68,11 @@ def _dialogues(heldout: list[Document]) -> Iterator[Prompt]:
 
 
 def _code(heldout: list[Document]) -> Iterator[Prompt]:
-    """Functions of the standard library and generated modules in turn."""
+    """Two generated modules, then a function of the standard library, and so on."""
     modules = [document for document in heldout if document.name.startswith("module:")]
     functions = _functions([document for document in heldout if not document.name.startswith("module:")])
-    return (prompt for pair in zip(functions, map(_module, modules), strict=False) for prompt in pair)
+    cut = map(_module, modules)
+    return (prompt for three in zip(cut, cut, functions, strict=False) for prompt in three)
 
 
 def _module(document: Document) -> Prompt:
