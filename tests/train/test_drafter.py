@@ -54,7 +54,7 @@ def loss_of(
     places = torch.tensor([anchors] * len(tokens))
     slots = torch.arange(changes.get("block", BLOCK))
     with torch.no_grad():
-        return float(draft_loss(drafter, tokens, tapped, places, lengths, slots, gamma=GAMMA))
+        return float(draft_loss(drafter, GAMMA, tokens, tapped, places, lengths, slots))
 
 
 def test_the_mask() -> None:
@@ -87,7 +87,7 @@ def test_features_at_and_behind_the_anchors_get_no_gradient(target: Transformer,
     """training-01, as training itself would use a leak: with all three blocks, only 0 … 9 matter."""
     tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids).requires_grad_()
     slots, lengths = torch.arange(BLOCK), torch.tensor([WIDTH])
-    draft_loss(drafter, TOKENS, tapped, torch.tensor([ANCHORS]), lengths, slots, gamma=GAMMA).backward()
+    draft_loss(drafter, GAMMA, TOKENS, tapped, torch.tensor([ANCHORS]), lengths, slots).backward()
     assert tapped.grad is not None
     used = tapped.grad[0].abs().amax(-1) > 0
     assert used.tolist() == [position < max(ANCHORS) for position in range(WIDTH)]

@@ -5,7 +5,7 @@ from itertools import islice
 
 import numpy as np
 
-from paceline.zoo.corpus import HELDOUT_FIRST_SEED, dialogue_document, documents, main, story_document, write_arrays
+from paceline.zoo.corpus import HELDOUT_FIRST_SEED, build, dialogue_document, documents, story_document, write_arrays
 from paceline.zoo.documents import KINDS, Document, split_of
 from paceline.zoo.sources import LONGEST_CHARS, library_documents
 from paceline.zoo.tokenizer import END_OF_TEXT, save, train_tokenizer
@@ -64,12 +64,10 @@ def test_arrays_hold_every_token_of_every_document(tmp_path, capsys):
     assert "story" in capsys.readouterr().out
 
 
-def test_the_command_writes_a_tokenizer_and_both_splits(tmp_path, monkeypatch):
+def test_building_writes_a_tokenizer_and_both_splits(tmp_path, monkeypatch):
     monkeypatch.setattr("paceline.zoo.corpus.library_documents", lambda: iter(LIBRARY[:40]))
     save(train_tokenizer([story_document(n, "train") for n in range(12)], 400), tmp_path / "small")
-    arguments = [str(tmp_path / "out"), "--stories", "25", "--dialogues", "25", "--tokenizer", str(tmp_path / "small")]
-    monkeypatch.setattr("sys.argv", ["corpus", *arguments])
-    main()
+    build(tmp_path / "out", tmp_path / "small", stories=25, dialogues=25, modules=25)
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"tokenizer", "train.npz", "heldout.npz"}
     with np.load(tmp_path / "out" / "heldout.npz") as arrays:
         assert len(arrays["kinds"]) >= 2

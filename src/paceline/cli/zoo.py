@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.cli.output import say
-from paceline.errors import ConfigError
 
 __all__ = ["app"]
 
@@ -69,20 +68,13 @@ def corpus(
     out: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where to write it.")],
     stories: Annotated[int | None, typer.Option(min=0, help="Generated stories and reports.")] = None,
     dialogues: Annotated[int | None, typer.Option(min=0, help="Generated dialogues.")] = None,
+    modules: Annotated[int | None, typer.Option(min=0, help="Generated Python modules.")] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Use this tokenizer instead of training one.")
     ] = None,
 ) -> None:
     """Generate the training text: DIR/tokenizer, DIR/train.npz and DIR/heldout.npz. Takes some minutes."""
-    from paceline.zoo.corpus import DIALOGUES, STORIES, documents, write_arrays
-    from paceline.zoo.tokenizer import load, save, train_tokenizer
+    from paceline.zoo.corpus import build
 
-    counts = (STORIES if stories is None else stories, DIALOGUES if dialogues is None else dialogues)
-    train = list(documents("train", *counts))
-    try:
-        encoder = load(tokenizer) if tokenizer else train_tokenizer(train)
-    except Exception as error:  # `tokenizers` raises plain Exception, and too little text a ValueError
-        raise ConfigError(f"There is no tokenizer: {error}.") from error
-    save(encoder, out / "tokenizer")
-    write_arrays(encoder, train, out / "train.npz")
-    write_arrays(encoder, list(documents("heldout", *counts)), out / "heldout.npz")
+    given = {"stories": stories, "dialogues": dialogues, "modules": modules}
+    build(out, tokenizer, **{name: count for name, count in given.items() if count is not None})

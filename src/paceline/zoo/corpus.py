@@ -1,17 +1,15 @@
 """The training text: library documents and generated ones, and the arrays a trainer reads.
 
-`python -m paceline.zoo.corpus OUT_DIR [--stories N] [--dialogues M] [--modules K] [--tokenizer DIR]`
-trains the tokenizer (or
-takes the one in DIR) and writes `tokenizer/`, `train.npz` and `heldout.npz`. Knows nothing of models or of training.
+`paceline zoo corpus DIR` calls `build`. Knows nothing of models or of training.
 """
 
-import argparse
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 from tokenizers import Tokenizer
 
+from paceline.errors import ConfigError
 from paceline.zoo.dialogues import dialogue
 from paceline.zoo.documents import HELDOUT_PER_MILLE, KINDS, Document, Split
 from paceline.zoo.modules import module
@@ -88,22 +86,28 @@ def write_arrays(tokenizer: Tokenizer, chosen: list[Document], path: Path) -> No
         )
 
 
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Build the training text of the zoo.")
-    parser.add_argument("out_dir", type=Path)
-    parser.add_argument("--stories", type=int, default=STORIES)
-    parser.add_argument("--dialogues", type=int, default=DIALOGUES)
-    parser.add_argument("--modules", type=int, default=MODULES)
-    parser.add_argument("--tokenizer", type=Path, help="folder of a trained tokenizer to use instead of a new one")
-    options = parser.parse_args()
-    train = list(documents("train", options.stories, options.dialogues, options.modules))
-    tokenizer = load(options.tokenizer) if options.tokenizer else train_tokenizer(train)
-    save(tokenizer, options.out_dir / "tokenizer")
-    write_arrays(tokenizer, train, options.out_dir / "train.npz")
-    heldout = list(documents("heldout", options.stories, options.dialogues, options.modules))
-    write_arrays(tokenizer, heldout, options.out_dir / "heldout.npz")
+def build(
+    out: Path,
+    tokenizer: Path | None = None,
+    stories: int = STORIES,
+    dialogues: int = DIALOGUES,
+    modules: int = MODULES,
+) -> None:
+    """Write `out`/tokenizer, train.npz and heldout.npz.
 
+    Args:
+        tokenizer: folder of a trained tokenizer to use instead of a new one.
+        stories, dialogues, modules: generated documents of the training split.
 
-if __name__ == "__main__":
-    main()
+    Raises:
+        ConfigError: the tokenizer cannot be read, or there is too little text to train one.
+    """
+    counts = (stories, dialogues, modules)
+    train = list(documents("train", *counts))
+    try:
+        encoder = load(tokenizer) if tokenizer else train_tokenizer(train)
+    except Exception as error:  # `tokenizers` raises plain Exception, and too little text a ValueError
+        raise ConfigError(f"There is no tokenizer: {error}.") from error
+    save(encoder, out / "tokenizer")
+    write_arrays(encoder, train, out / "train.npz")
+    write_arrays(encoder, list(documents("heldout", *counts)), out / "heldout.npz")
