@@ -36,7 +36,9 @@ def documents() -> list[Document]:
 def built(run: Run, documents: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A corpus of a few documents, as `zoo corpus` writes it; models of its recipes are tiny."""
     save(train_tokenizer(documents, 400), tmp_path / "tokens")
-    monkeypatch.setattr(corpus, "documents", lambda split, stories, dialogues, modules: documents[: stories + dialogues])
+    monkeypatch.setattr(
+        corpus, "documents", lambda split, stories, dialogues, modules: documents[: stories + dialogues]
+    )
     given = ("--stories", 12, "--dialogues", 24, "--tokenizer", tmp_path / "tokens")
     assert run("zoo", "corpus", tmp_path / "corpus", *given).code == 0
     monkeypatch.setattr("paceline.train.target.bundled_target_spec", tiny_target)

@@ -29,7 +29,7 @@ from paceline.models.safetensors_file import read_json
 from paceline.models.transformer import Transformer
 from paceline.request import Chunk, Completion, Message, Prompt, Sampling
 from paceline.text import Tokenizer, load_tokenizer
-from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
+from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET, bundled_folder
 
 __all__ = ["LLM"]
 
@@ -69,9 +69,9 @@ class LLM:
         max_batch: int = 8,
     ) -> None:
         _check_settings(verifier, candidate_num, max_batch, block_size)
-        if model is None or (drafter is None and str(model) == BUNDLED_TARGET):
-            drafter = drafter or BUNDLED_DRAFTER
         folder = resolve(model or BUNDLED_TARGET)
+        if drafter is None and folder == bundled_folder(BUNDLED_TARGET):
+            drafter = BUNDLED_DRAFTER
         wanted = _wanted_drafter(method, drafter)
         drafts = None if wanted is None else resolve(wanted)
         place, dtype = _device(device), _dtype(precision)
@@ -208,13 +208,13 @@ def _usable_tokens(
     model: Transformer, drafter: Drafter | None, tokenizer: Tokenizer | None, drafter_folder: Path | None
 ) -> int:
     """How many ids may be drawn: those that target, drafter and tokenizer share."""
-    sizes = (model.spec.vocab_size, model.spec.vocab_size if drafter is None else drafter.spec.block.vocab_size)
-    if tokenizer is None:
-        return min(sizes)
+    own = model.spec.vocab_size
+    if tokenizer is None:  # the drafter borrows the target's embedding and head, so its own size says nothing
+        return own
     other = None if drafter_folder is None else load_tokenizer(drafter_folder)
     if other is not None:
         check_same_tokens(tokenizer.vocabulary, other.vocabulary)
-    return shared_vocabulary(*sizes, tokenizer.size)
+    return shared_vocabulary(own, own if drafter is None else drafter.spec.block.vocab_size, tokenizer.size)
 
 
 def _end_tokens(folder: Path, declared: tuple[int, ...], tokenizer: Tokenizer | None) -> frozenset[int]:

@@ -91,7 +91,7 @@ BLOCK_SIZES = (1, 2, 4, 8, 16)
 
 
 class TestPrecision:
-    """decode-02: what holds in which precision; see DESIGN.md §2."""
+    """decode-02: what holds in which precision; see docs/equality.md."""
 
     JOBS = tuple(
         Job(tuple(range(start, start + 9)), Sampling(max_tokens=48, temperature=heat), seed=start)

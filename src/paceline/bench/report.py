@@ -6,7 +6,6 @@ Reads only the plain data that `bench_decode` returns, so older files can be sho
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from paceline.errors import ConfigError
+from paceline.files import write_atomically
 
 __all__ = ["check_plot", "save_json", "save_plot", "show"]
 
@@ -130,13 +130,7 @@ def _notes(result: Result) -> list[str]:
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            write(draft)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_atomically(path, write)
     except OSError as error:
-        raise ConfigError(f"{str(path)!r} cannot be written: {error}") from error
+        raise ConfigError(f"{str(path)!r} cannot be written: {error}", remedy="Name another file.") from error

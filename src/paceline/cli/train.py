@@ -122,11 +122,13 @@ def drafter(
 ) -> None:
     """Let a target generate answers, then train a DFlash drafter on them."""
     flags = locals()
-    from paceline.models.load import load_transformer, resolve
+    from paceline.models.load import check_same_tokens, load_transformer, resolve
 
     folder = resolve(target)
     tokenizer = _tokenizer(folder)
-    mask, opening = tokenizer.token_id(mask_token), tuple(tokenizer.encode(turn_start))
+    check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
+    # A tokenizer may begin every text with a start token, which stands nowhere inside a document.
+    mask, opening = tokenizer.token_id(mask_token), tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
     if mask is None or not opening:
         named = {"mask_token": mask_token, "turn_start": turn_start}
         raise ConfigError(f"The target's tokenizer lacks one of {named}.", remedy="Name the ones it has.")

@@ -116,7 +116,7 @@ class Target:
     def read(self, sequences: Many[Sequence], drafts: Many[Many[int]]) -> list[Reading]:
         """Feed each anchor and its drafts in one pass; the target's own token after every one of them.
 
-        The rows lie behind the caches but are not part of them yet: see `keep`.
+        The rows lie behind the caches but are not part of them: whoever asked advances each cache by what it keeps.
         """
         rows = [[sequence.tokens[-1], *draft] for sequence, draft in zip(sequences, drafts, strict=True)]
         output = self._forward(rows, sequences)

@@ -75,7 +75,7 @@ def visible(rows: int, past: int, causal: bool, window: int | None) -> Tensor | 
     query 4       x x x x x .
     query 5       x x x x x x
     """
-    if rows == 1 and (window is None or past < window):
+    if (rows == 1 or not causal) and (window is None or past + rows <= window):
         return None
     distance = torch.arange(past, past + rows).unsqueeze(1) - torch.arange(past + rows).unsqueeze(0)
     seen = torch.ones_like(distance, dtype=torch.bool)

@@ -49,7 +49,12 @@ class Linear(nn.Module):
 
     def prepare(self) -> None:
         """Pack the weight for oneDNN where that is faster: float32 and bfloat16 on a CPU. Idempotent."""
-        packable = self.weight.device.type == "cpu" and self.weight.dtype in (torch.float32, torch.bfloat16)
-        if packable and torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        if self.weight.device.type == "cpu" and _packable(self.weight.dtype):
             self._product = torch.ops.mkldnn._linear_pointwise.default
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
+
+
+def _packable(dtype: torch.dtype) -> bool:
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return False
+    return dtype == torch.float32 or (dtype == torch.bfloat16 and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()))

@@ -7,8 +7,7 @@ its name only when it is complete, config.json last. Does not write tokenizers, 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from paceline.files import write_atomically
 from paceline.models.drafter import Drafter
 from paceline.models.layout import split
 from paceline.models.safetensors_file import INDEX, WEIGHTS
@@ -125,22 +125,10 @@ def _window_keys(windows: tuple[int | None, ...]) -> dict[str, Any]:
 
 
 def _write(folder: Path, tensors: Mapping[str, Tensor], config: dict[str, Any], dtype: torch.dtype) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     # A copy of its own for each: safetensors refuses tensors that share memory.
     owned = {name: tensor.detach().to("cpu", dtype, copy=True).contiguous() for name, tensor in tensors.items()}
     text = json.dumps(config, indent=2) + "\n"
-    _atomically(folder / WEIGHTS, lambda path: save_file(owned, path, metadata={"format": "pt"}))
+    write_atomically(folder / WEIGHTS, lambda path: save_file(owned, path, metadata={"format": "pt"}))
     # The index of a sharded checkpoint that lay here would win over the new file.
     (folder / INDEX).unlink(missing_ok=True)
-    _atomically(folder / "config.json", lambda path: path.write_text(text))
-
-
-def _atomically(path: Path, write: Callable[[Path], object]) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        write(draft)
-        with draft.open("rb") as file:
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_atomically(folder / "config.json", lambda path: path.write_text(text))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -45,8 +46,11 @@ def load_windows(path: Path, length: int, seed: int = 0) -> Windows:
     """
     if not path.exists():
         raise TrainingError(f"{path} does not exist.", remedy="Build the corpus first: paceline zoo corpus DIR.")
-    with np.load(path) as file:
-        tokens, starts = file["tokens"], file["starts"]
+    try:
+        with np.load(path) as file:
+            tokens, starts = file["tokens"], file["starts"]
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise TrainingError(f"{path} cannot be read: {error}", remedy="Build the corpus again.") from error
     order = np.random.default_rng(seed).permutation(len(starts) - 1)
     flat = np.concatenate([tokens[starts[i] : starts[i + 1]] for i in order])
     count = (len(flat) - 1) // length

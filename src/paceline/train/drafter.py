@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paceline.errors import TrainingError
+from paceline.errors import ConfigError, TrainingError
 from paceline.models.attention import Attend
 from paceline.models.drafter import Drafter
 from paceline.models.spec import DrafterSpec, Spec
@@ -46,11 +46,16 @@ class DrafterConfig:
     gamma: float = 7.0
     heldout_rows: int = 128
 
+    def __post_init__(self) -> None:
+        if not 2 <= self.shortest_block <= 16:
+            raise ConfigError(f"shortest_block is {self.shortest_block}.", remedy="It must be in [2, 16].")
+        if self.block_rows < 16:
+            raise ConfigError(f"block_rows is {self.block_rows}.", remedy="It must hold a block of 16.")
+
 
 def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
     """Two layers of the target's width, block 16, taps at every quarter of the target."""
     layers = 2
-    quarter = target.num_layers // 4
     block = Spec(
         family="qwen3",
         vocab_size=target.vocab_size,
@@ -72,7 +77,7 @@ def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
         block=block,
         block_size=16,
         mask_token_id=mask_token_id,
-        target_layer_ids=tuple(quarter * (i + 1) - 1 for i in range(4)),
+        target_layer_ids=tuple(sorted({max(0, target.num_layers * quarter // 4 - 1) for quarter in (1, 2, 3, 4)})),
         num_target_layers=target.num_layers,
         causal=(False,) * layers,
     )

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -19,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from paceline.errors import TrainingError
+from paceline.files import write_atomically
 from paceline.progress import progress
 
 __all__ = ["FitConfig", "fit"]
@@ -143,16 +143,17 @@ def _save(run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer],
         "module": module.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
     }
-    partial = run / "checkpoint.pt.partial"
-    torch.save(state, partial)
-    os.replace(partial, run / "checkpoint.pt")
+    write_atomically(run / "checkpoint.pt", lambda path: torch.save(state, path))
 
 
 def _resume(run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer], config: FitConfig) -> int:
     path = run / "checkpoint.pt"
     if not path.exists():
         return 0
-    state = torch.load(path, weights_only=True)
+    try:
+        state = torch.load(path, weights_only=True)
+    except Exception as error:  # torch raises many kinds
+        raise TrainingError(f"{path} cannot be read: {error}", remedy="Remove it to start anew.") from error
     if state["config"] != asdict(config):
         raise TrainingError(
             f"{run} was trained with other settings: {state['config']}.", remedy="Use them, or another folder."

@@ -6,7 +6,6 @@ target as an .npz, in parts, so that a killed run goes on where it stopped.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,8 @@ from torch import Tensor
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.target import Target
 from paceline.engine.loop import Job, run
-from paceline.errors import TrainingError
+from paceline.errors import ConfigError, TrainingError
+from paceline.files import write_atomically
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.progress import progress
@@ -49,10 +49,15 @@ class ResponsesConfig:
     part: int = 480
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        shortest, longest = self.prompt_tokens
+        if not 1 <= shortest <= longest:
+            raise ConfigError(f"prompt_tokens is {self.prompt_tokens}.", remedy="Give the shorter length first.")
+
 
 @dataclass(frozen=True, slots=True)
 class Responses:
-    """Prompts and answers, one row each, padded to the longest: tokens [rows, width], lengths [rows]."""
+    """Prompts and answers, one row each, padded or cut to one width: tokens [rows, width], lengths [rows]."""
 
     tokens: Tensor
     prompt_lengths: Tensor
@@ -170,12 +175,7 @@ def _answer(
 
 def _write(path: Path, answers: Iterator[tuple[tuple[int, ...], list[int]]]) -> None:
     rows = [(len(prompt), [*prompt, *answer]) for prompt, answer in answers]
-    starts = np.cumsum([0, *(len(row) for _, row in rows)])
-    partial = path.with_suffix(".partial.npz")
-    np.savez(
-        partial,
-        tokens=np.array([token for _, row in rows for token in row], dtype=np.uint32),
-        starts=starts.astype(np.int64),
-        prompt_lengths=np.array([prompt for prompt, _ in rows], dtype=np.int64),
-    )
-    os.replace(partial, path)
+    starts = np.cumsum([0, *(len(row) for _, row in rows)], dtype=np.int64)
+    tokens = np.array([token for _, row in rows for token in row], dtype=np.uint32)
+    lengths = np.array([prompt for prompt, _ in rows], dtype=np.int64)
+    write_atomically(path, lambda draft: np.savez(draft, tokens=tokens, starts=starts, prompt_lengths=lengths))

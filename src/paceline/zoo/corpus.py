@@ -10,6 +10,7 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from paceline.errors import ConfigError
+from paceline.files import write_atomically
 from paceline.zoo.dialogues import dialogue
 from paceline.zoo.documents import HELDOUT_PER_MILLE, KINDS, Document, Split
 from paceline.zoo.modules import module
@@ -70,12 +71,13 @@ def dialogue_document(seed: int, split: Split) -> Document:
 
 
 def write_arrays(tokenizer: Tokenizer, chosen: list[Document], path: Path) -> None:
-    """Write tokens (uint16), starts (int64, documents + 1) and kinds (uint8); print the totals."""
+    """Write tokens (uint16 or uint32), starts (int64, documents + 1) and kinds (uint8); print the totals."""
     encoded = [encode_document(tokenizer, document) for document in chosen]
     starts = np.cumsum([0, *(len(ids) for ids in encoded)], dtype=np.int64)
-    tokens = np.fromiter((i for ids in encoded for i in ids), dtype=np.uint16, count=int(starts[-1]))
+    width = np.uint16 if tokenizer.get_vocab_size() <= 1 << 16 else np.uint32
+    tokens = np.fromiter((i for ids in encoded for i in ids), dtype=width, count=int(starts[-1]))
     kinds = np.array([KINDS.index(document.kind) for document in chosen], dtype=np.uint8)
-    np.savez(path, tokens=tokens, starts=starts, kinds=kinds)
+    write_atomically(path, lambda draft: np.savez(draft, tokens=tokens, starts=starts, kinds=kinds))
     for index, kind in enumerate(KINDS):
         total_bytes = sum(len(d.plain().encode()) for d in chosen if d.kind == kind)
         total_tokens = int(np.diff(starts)[kinds == index].sum())

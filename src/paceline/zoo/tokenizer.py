@@ -15,6 +15,7 @@ from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel, Sequence, Split
 from tokenizers.trainers import BpeTrainer
 
+from paceline.errors import ConfigError
 from paceline.zoo.documents import Document, Message
 
 SPECIALS = (
@@ -86,8 +87,19 @@ def save(tokenizer: Tokenizer, folder: Path) -> None:
 
 
 def load(folder: Path) -> Tokenizer:
-    """The tokenizer that `save` wrote."""
-    return Tokenizer.from_file(str(folder / "tokenizer.json"))
+    """The tokenizer that `save` wrote.
+
+    Raises:
+        ConfigError: another tokenizer, whose control tokens have other ids.
+    """
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for token_id, text in enumerate(SPECIALS):
+        if tokenizer.token_to_id(text) != token_id:
+            found = tokenizer.token_to_id(text)
+            raise ConfigError(
+                f"{folder}: {text} has id {found}, not {token_id}.", remedy="Use a tokenizer of `paceline zoo corpus`."
+            )
+    return tokenizer
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
