@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from scripted import Watched, answer_all, copying, drafter_of, plain, scripted
+from scripted import Watched, accepting, answer_all, copying, drafter_of, plain, scripted
 from tiny import tiny_spec, tiny_transformer
 from tiny_tokenizers import byte_level, wrap
 
@@ -159,8 +159,24 @@ def test_every_option_gives_the_tokens_of_plain_decoding() -> None:
     assert len(seen.options) == len(DRAFTERS) * len(OPTIONS)
     assert seen.block_sizes == set(range(1, 17))
     assert seen.widths == {1, 2, 3, 4}
-    assert set(seen.accepted) == set(range(16)), "every length of agreement must occur"
+    assert len(seen.accepted) >= 12, "most lengths of agreement occur by chance; the next test makes all occur"
     assert seen.ends.keys() == {"max_tokens", "context", "end token", "stop token", "stop string"}
+
+
+@pytest.mark.parametrize("temperature", TEMPERATURES)
+def test_every_length_of_agreement_occurs(temperature: float) -> None:
+    """0 … 15 of 15 drafts agree, each once, for two neighbours in other orders."""
+    model = models("qwen2, one sliding layer")
+    settings = Sampling(max_tokens=137, temperature=temperature, top_p=0.9, frequency_penalty=0.2)
+    jobs = [Job((1, 2, 3), settings, seed=8), Job((4,) * 20, settings, seed=9)]
+    orders = {job.prompt: random.Random(job.seed).sample(range(16), 16) for job in jobs}
+    oracle = answer_all(plain(model), jobs)
+    truths = {(answer.job.prompt, answer.job.seed): answer.token_ids for answer in oracle}
+    answers = answer_all(scripted(model, 16, accepting(truths, orders, VOCAB)), jobs, batch=2)
+    assert list(map(outcome, answers)) == list(map(outcome, oracle))
+    for answer in answers:
+        assert [round.accepted for round in answer.rounds[:14]] == orders[answer.job.prompt][:14]
+    assert {round.accepted for answer in answers for round in answer.rounds} == set(range(16))
 
 
 @pytest.mark.slow

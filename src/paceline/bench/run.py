@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from paceline.decode.dflash import DFlash
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.llm import LLM
-from paceline.models.load import resolve, shared_vocabulary
+from paceline.models.load import resolve
 from paceline.progress import progress
 from paceline.request import Sampling
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
@@ -49,7 +49,7 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
     scenarios = read_scenarios(options)
     with _threads(options.threads):
         llm = LLM(options.model, drafter=options.drafter, precision=options.precision, device=options.device)
-        plain = Target(llm.model, _usable_tokens(llm))
+        plain = replace(llm.target, taps=())
         bench = _Bench(llm, plain, options, _methods(llm, plain, options))
         prompts = {name: [bench.admit(prompt) for prompt in found] for name, found in scenarios.items()}
         with watch_machine() as others, progress("bench", sum(map(len, prompts.values()))) as advance:
@@ -124,10 +124,9 @@ class _Bench:
 def _methods(llm: LLM, plain: Target, options: DecodeBench) -> dict[str, Decode]:
     methods = {"ar": _ours(Autoregressive(plain), llm, options)}
     if llm.drafter is not None:
-        tapped = Target(plain.model, plain.usable_tokens, llm.drafter.spec.target_layer_ids)
         for size in options.block_sizes or (llm.drafter.spec.block_size,):
             name = f"dflash-{size}" if len(options.block_sizes) > 1 else "dflash"
-            methods[name] = _ours(DFlash(tapped, llm.drafter, size), llm, options)
+            methods[name] = _ours(DFlash(llm.target, llm.drafter, size), llm, options)
     if "transformers" in options.peers:
         folder, dtype = resolve(options.model or BUNDLED_TARGET), llm.model.embed.weight.dtype
         methods["transformers"] = transformers_decode(folder, dtype, plain.device, llm.end_token_ids)
@@ -154,11 +153,6 @@ def _ours(decoder: Decoder, llm: LLM, options: DecodeBench) -> Decode:
 
 def _sampling(options: DecodeBench) -> Sampling:
     return Sampling(max_tokens=options.max_tokens, temperature=options.temperature, seed=options.seed)
-
-
-def _usable_tokens(llm: LLM) -> int:
-    size = llm.model.spec.vocab_size
-    return size if llm.tokenizer is None else shared_vocabulary(size, size, llm.tokenizer.size)
 
 
 def _verdict(verdicts: dict[str, Verdict]) -> dict[str, Any]:

@@ -127,11 +127,9 @@ def _in_turns(
 def _compare(plain: LLM, prompt: Prompt, sampling: Sampling, own: Completion, other: Completion) -> tuple[bool, int]:
     """Are both answers the same, and after how many certified near-ties?"""
     from paceline.bench.identity import compare
-    from paceline.decode.target import Target
 
-    usable = plain.model.spec.vocab_size if plain.tokenizer is None else plain.tokenizer.size
-    target, ids = Target(plain.model, usable), plain.encode(prompt)
-    verdict = compare(target, ids, sampling, own.seed, own=own.token_ids, other=other.token_ids)
+    ids = plain.encode(prompt)
+    verdict = compare(plain.target, ids, sampling, own.seed, own=own.token_ids, other=other.token_ids)
     return verdict.identical, verdict.near_ties
 
 

@@ -126,12 +126,12 @@ def drafter(
 
     folder = resolve(target)
     tokenizer = _tokenizer(folder)
-    check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
     # A tokenizer may begin every text with a start token, which stands nowhere inside a document.
     mask, opening = tokenizer.token_id(mask_token), tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
     if mask is None or not opening:
         named = {"mask_token": mask_token, "turn_start": turn_start}
         raise ConfigError(f"The target's tokenizer lacks one of {named}.", remedy="Name the ones it has.")
+    check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
     import torch
 
     from paceline.models.save import save_drafter
