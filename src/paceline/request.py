@@ -143,7 +143,8 @@ class Round:
     Attributes:
         proposed: drafted tokens in order, without the anchor; empty for plain decoding.
         reference: the target's own token after the anchor and after each drafted token, len(proposed) + 1.
-        committed: the agreed drafts and then the bonus token; cut where the answer ended.
+        committed: the agreed drafts and then the bonus token; cut where the answer ended, so the last round may
+            have no bonus token.
         accepted: how many of `committed` were drafted.
         draft_seconds, verify_seconds: share of the batch's time, wall clock.
     """

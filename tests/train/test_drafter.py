@@ -167,7 +167,7 @@ def test_the_recipe_learns_and_leaves_the_target_alone(tmp_path: Path) -> None:
 def test_the_recipe_is_resumable(tmp_path: Path) -> None:
     """The same settings in the same folder: nothing is trained twice, the weights are those of the first run."""
     target = tiny_transformer(tiny_spec(), dtype=torch.float32)
-    config = DrafterConfig(FitConfig(steps=3, warmup_steps=1), rows_per_batch=4, block_rows=8, heldout_rows=4)
+    config = DrafterConfig(FitConfig(steps=3, warmup_steps=1), rows_per_batch=4, block_rows=16, heldout_rows=4)
     drafters = [Drafter(tiny_drafter_spec(target.spec), target) for _ in range(2)]
     for drafter in drafters:
         train_drafter(drafter, target, counting(12), config, tmp_path)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paceline.errors import ConfigError, TrainingError
+from paceline.errors import ConfigError, TrainingError, UnsupportedModel
 from paceline.models.attention import Attend
 from paceline.models.drafter import Drafter
 from paceline.models.spec import DrafterSpec, Spec
@@ -45,12 +45,6 @@ class DrafterConfig:
     shortest_block: int = 4
     gamma: float = 7.0
     heldout_rows: int = 128
-
-    def __post_init__(self) -> None:
-        if not 2 <= self.shortest_block <= 16:
-            raise ConfigError(f"shortest_block is {self.shortest_block}.", remedy="It must be in [2, 16].")
-        if self.block_rows < 16:
-            raise ConfigError(f"block_rows is {self.block_rows}.", remedy="It must hold a block of 16.")
 
 
 def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
@@ -99,9 +93,10 @@ def train_drafter(
 
     Raises:
         TrainingError: too few answers to keep some back.
+        ConfigError: block lengths that do not fit the drafter.
+        UnsupportedModel: the drafter has sliding or causal layers, which are run but not trained.
     """
-    if len(responses.tokens) < 8:
-        raise TrainingError(f"There are {len(responses.tokens)} answers.", remedy="It takes at least 8.")
+    _check(drafter.spec, responses, config)
     tapped = features(target, responses.tokens, drafter.spec.target_layer_ids)
     heldout = torch.arange(min(config.heldout_rows, len(responses.tokens) // 4))
     training = torch.arange(len(heldout), len(responses.tokens))
@@ -121,6 +116,21 @@ def train_drafter(
         return {"acceptance_length": _acceptance_length(drafter, *batch)}
 
     fit(drafter, batch_at, loss, evaluate, config.fit, run)
+
+
+def _check(spec: DrafterSpec, responses: Responses, config: DrafterConfig) -> None:
+    if len(responses.tokens) < 8:
+        raise TrainingError(f"There are {len(responses.tokens)} answers.", remedy="It takes at least 8.")
+    if not 2 <= config.shortest_block <= spec.block_size:
+        remedy = f"It must be in [2, {spec.block_size}]."
+        raise ConfigError(f"shortest_block is {config.shortest_block}.", remedy=remedy)
+    if config.block_rows < spec.block_size:
+        remedy = f"It must hold a block of {spec.block_size}."
+        raise ConfigError(f"block_rows is {config.block_rows}.", remedy=remedy)
+    if any(spec.causal) or any(spec.block.windows):
+        raise UnsupportedModel(
+            "The drafter has sliding or causal layers.", remedy="Train one with full attention only."
+        )
 
 
 def draft_loss(
