@@ -4,10 +4,11 @@
 PYTHON ?= python3
 VENV := .venv
 INSTALLED := $(VENV)/.installed
+DEMO := $(VENV)/.demo
 
 .PHONY: demo test check clean
 
-demo: $(INSTALLED)
+demo: $(DEMO)
 	$(VENV)/bin/paceline demo
 
 test: $(INSTALLED)
@@ -19,9 +20,9 @@ check: $(INSTALLED)
 clean:
 	rm -rf $(VENV)
 
-# Installed again when the dependencies change.
-$(INSTALLED): pyproject.toml
+# Installed again when the dependencies change; the demo needs no tools for tests.
+$(DEMO) $(INSTALLED): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Paceline needs Python 3.11 or newer: make PYTHON=python3.11 ..." if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --disable-pip-version-check --quiet -e '.[dev]'
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --quiet -e '.$(if $(filter %.installed,$@),[dev])'
 	@touch $@

@@ -74,7 +74,7 @@ def test_a_long_value_is_not_echoed_whole() -> None:
         ("max_tokens", 1), ("max_tokens", 2**31), ("seed", None), ("temperature", 0), ("temperature", 100.0),
         ("top_k", 0), ("top_p", 1.0), ("top_p", 1e-9),
         ("min_p", 0.0), ("min_p", 1.0), ("seed", -(2**63)), ("seed", 2**63 - 1), ("seed", 0), ("n", 128),
-        ("presence_penalty", -2.0), ("frequency_penalty", 2.0), ("repetition_penalty", 1e-3),
+        ("presence_penalty", -2.0), ("frequency_penalty", 2.0), ("repetition_penalty", 0.01),
         ("logit_bias", {0: -100.0, 5: 100}),
     ],
 )  # fmt: skip

@@ -3,7 +3,8 @@
     from paceline import LLM, Sampling
 
     llm = LLM()                                       # the bundled pair; or a folder, a hub id, a zoo name
-    answer = llm.generate("Once upon a time", Sampling(max_tokens=100))[0]
+    prompt = [{"role": "user", "content": "Write a short mail: ask for two days of leave."}]
+    answer = llm.generate(prompt, Sampling(max_tokens=100))[0]
     print(answer.text, answer.stats.acceptance_length)
 
 Puts together what the other rooms hold: loading, tokens, a decode method, the loop. Knows no details of any of them.
@@ -69,7 +70,7 @@ class LLM:
         max_batch: int = 8,
     ) -> None:
         _check_settings(verifier, candidate_num, max_batch, block_size)
-        folder = resolve(model or BUNDLED_TARGET)
+        folder = resolve(BUNDLED_TARGET if model is None else model)
         if drafter is None and folder == bundled_folder(BUNDLED_TARGET):
             drafter = BUNDLED_DRAFTER
         wanted = _wanted_drafter(method, drafter)
@@ -123,7 +124,7 @@ class LLM:
         """The token ids of a prompt, as the model will read them."""
         if isinstance(prompt, str):
             return self._tokenizer_for("text").encode(prompt)
-        if not isinstance(prompt, Sequence):
+        if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
             raise BadRequest(f"A prompt is {prompt!r:.80}.", remedy="Use text, ids or messages.", param="prompt")
         if all(isinstance(item, int) and not isinstance(item, bool) for item in prompt):
             return [int(cast(int, item)) for item in prompt]
@@ -161,7 +162,7 @@ def _is_one(prompts: object) -> bool:
     """True for text, for ids, for chat messages; false for a list of prompts."""
     if isinstance(prompts, str):
         return True
-    if not isinstance(prompts, Sequence):
+    if not isinstance(prompts, Sequence) or isinstance(prompts, bytes | bytearray):
         raise BadRequest(f"A prompt is {type(prompts).__name__}.", remedy="Use text, ids or messages.", param="prompt")
     return not prompts or isinstance(prompts[0], int | Mapping)
 

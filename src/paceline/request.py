@@ -5,7 +5,6 @@ Plain frozen records. This module knows nothing of models, tensors or text.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -39,7 +38,8 @@ class Sampling:
         seed: None draws one, which the completion reports.
         stop: strings that end the text; they are not part of it.
         stop_token_ids: token ids that end the answer, besides the model's own end tokens.
-        repetition_penalty: divides positive and multiplies negative logits of ids seen in prompt or output, > 0.
+        repetition_penalty: divides positive and multiplies negative logits of ids seen in prompt or output,
+            in [0.01, 100].
         presence_penalty: subtracted once from ids seen in the output, in [-2, 2].
         frequency_penalty: subtracted once per occurrence in the output, in [-2, 2].
         logit_bias: added to the logits of single ids, each in [-100, 100].
@@ -92,7 +92,7 @@ _RULES: dict[str, tuple[tuple[type, ...], Callable[[float], bool], str]] = {
     "top_p": (_REAL, lambda x: 0 < x <= 1, "a number in (0, 1]"),
     "min_p": (_REAL, lambda x: 0 <= x <= 1, "a number in [0, 1]"),
     "seed": (_INT, lambda x: -(2**63) <= x < 2**63, "an integer of 64 bits, or None"),
-    "repetition_penalty": (_REAL, lambda x: 0 < x <= sys.float_info.max, "a finite number > 0"),
+    "repetition_penalty": (_REAL, lambda x: 0.01 <= x <= 100, "in [0.01, 100]"),
     "presence_penalty": (_REAL, lambda x: -2 <= x <= 2, "a number in [-2, 2]"),
     "frequency_penalty": (_REAL, lambda x: -2 <= x <= 2, "a number in [-2, 2]"),
     "n": (_INT, lambda x: 1 <= x <= 128, "an integer in [1, 128]"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from paceline.bench.options import PEERS, DecodeBench
-from paceline.cli.options import Device, Drafter, Model, Precision, Threads
+from paceline.cli.options import Device, Drafter, Model, Precision, Threads, check_threads
 
 __all__ = ["app", "decode"]
 
@@ -67,6 +67,7 @@ def decode(
         peers=tuple(peer or ()),
         threads=threads,
     )
+    check_threads(threads)
     from paceline.bench.report import check_plot, save_json, save_plot, show
     from paceline.bench.run import bench_decode
 

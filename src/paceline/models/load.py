@@ -44,6 +44,8 @@ def resolve(name: str | Path) -> Path:
     Raises:
         CheckpointError: it is none of the three, or the download failed.
     """
+    if not isinstance(name, str | os.PathLike):
+        raise CheckpointError(f"A model is named {name!r:.80}.", remedy=_FORMS)
     path = os.path.expanduser(name)
     # os.path.isdir is False, not an error, for names that no file system takes.
     if os.path.isdir(path):
