@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -73,14 +73,8 @@ def generate(
     from paceline.llm import LLM
 
     set_threads(threads)
-    llm = LLM(
-        model,
-        drafter=drafter,
-        method=cast(Any, method),
-        block_size=block_size,
-        precision=cast(Any, precision),
-        device=device,
-    )
+    how: Any = {"method": method, "precision": precision, "device": device}  # checked by LLM, not by types
+    llm = LLM(model, drafter=drafter, block_size=block_size, **how)
     if as_json:
         _print_json(llm.generate([request], sampling)[0], stats)
     else:

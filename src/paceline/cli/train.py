@@ -126,11 +126,7 @@ def drafter(
 
     folder = resolve(target)
     tokenizer = _tokenizer(folder)
-    # A tokenizer may begin every text with a start token, which stands nowhere inside a document.
-    mask, opening = tokenizer.token_id(mask_token), tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
-    if mask is None or not opening:
-        named = {"mask_token": mask_token, "turn_start": turn_start}
-        raise ConfigError(f"The target's tokenizer lacks one of {named}.", remedy="Name the ones it has.")
+    mask, opening = _mask_and_opening(tokenizer, mask_token, turn_start)
     check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
     import torch
 
@@ -149,6 +145,16 @@ def drafter(
     train_drafter(module, model, responses, config, out / "run")
     save_drafter(module, out)
     say(f"Wrote {out}.")
+
+
+def _mask_and_opening(tokenizer: Tokenizer, mask_token: str, turn_start: str) -> tuple[int, tuple[int, ...]]:
+    """The ids of the empty slot, and of what opens an assistant's turn."""
+    # A tokenizer may begin every text with a start token, which stands nowhere inside a document.
+    mask, opening = tokenizer.token_id(mask_token), tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
+    if mask is None or not opening:
+        named = {"mask_token": mask_token, "turn_start": turn_start}
+        raise ConfigError(f"The target's tokenizer lacks one of {named}.", remedy="Name the ones it has.")
+    return mask, opening
 
 
 def _of(config: type, flags: Mapping[str, Any]) -> dict[str, Any]:
