@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from paceline.models.linear import Linear
+from paceline.models.linear import Linear, _held_by_half
 
 SHAPES = ((24, 16), (512, 256), (100, 37), (1, 8), (2048, 160))
 
@@ -65,3 +65,34 @@ def test_a_row_hardly_depends_on_how_many_stand_beside_it() -> None:
     whole = linear(x)
     for rows in range(1, 17):
         torch.testing.assert_close(linear(x[:rows]), whole[:rows], atol=2e-5, rtol=0)
+
+
+class TestWeightsKeptAsFloat16:
+    """The values of bfloat16 checkpoints, computed in float32."""
+
+    @pytest.mark.parametrize("bias", [False, True])
+    def test_the_sums_are_those_of_float32(self, bias: bool) -> None:
+        """No further from the exact result than the plain float32 product, up to its own rounding: 2e-6 as above."""
+        linear = filled(320, 160, bias, torch.float32)
+        linear.weight.data = (0.02 * linear.weight.data).bfloat16().float()
+        for rows in (1, 3, 16, 200):
+            x = torch.randn(rows, 160, generator=torch.Generator().manual_seed(rows))
+            exact = x.double() @ linear.weight.double().T + (0 if linear.bias is None else linear.bias.double())
+            scale = x.double().abs() @ linear.weight.double().abs().T + 1.0
+            linear.prepare()
+            product = linear(x)
+            assert product.dtype == torch.float32
+            assert ((product.double() - exact).abs() <= 2e-6 * scale).all()
+
+    def test_only_weights_that_float16_holds(self) -> None:
+        held = torch.tensor([[1.0, -0.0078125, 65504.0, 2.0**-20, 0.0]])
+        assert _held_by_half(held)
+        for value in (0.1, 65536.0, float("inf"), float("nan")):
+            assert not _held_by_half(torch.tensor([[value]]))
+        assert not _held_by_half(held.double())
+
+    def test_a_trained_float32_weight_is_computed_from_all_its_bits(self) -> None:
+        linear = filled(64, 32, False, torch.float32)
+        x = torch.eye(32)
+        linear.prepare()
+        assert torch.equal(linear(x), linear.weight.T)

@@ -57,8 +57,8 @@ def test_a_file_of_mixed_precision_takes_that_of_the_embedding(tmp_path: Path) -
 def test_loaded_modules_hold_their_own_memory_and_nothing_on_meta(tmp_path: Path) -> None:
     model = tiny_transformer(tiny_spec(tied_head=True), dtype=torch.float32)
     loaded = load_transformer(write_checkpoint(tmp_path, model))
-    assert loaded.frequencies.dtype == torch.float64
-    assert torch.equal(loaded.frequencies, model.frequencies)
+    assert loaded.rotary.frequencies.dtype == torch.float64
+    assert torch.equal(loaded.rotary.frequencies, model.rotary.frequencies)
     expected = logits(model, [1, 2, 3])
     (tmp_path / "model.safetensors").write_bytes(bytes(10_000))
     assert torch.allclose(logits(loaded, [1, 2, 3]), expected, atol=1e-4)

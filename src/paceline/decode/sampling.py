@@ -49,6 +49,8 @@ def choose(
     Raises:
         PacelineError: a row holds NaN or infinity, or nothing that may be drawn.
     """
+    if is_greedy(sampling):
+        return _greatest(widen(scores))
     perturbed, ids = _perturbed(scores, sampling, noise, positions)
     if ids is None:
         return _first_argmax(perturbed)
@@ -87,6 +89,13 @@ def survivors(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Bool[T
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, ids, values > -torch.inf)
 
 
+def _greatest(scores: Float[Tensor, "rows vocab"]) -> Int[Tensor, " rows"]:
+    """`_first_argmax` of sound scores: NaN counts as greatest in both libraries, so a look at the winners is enough."""
+    tokens = _first_argmax(scores)
+    _check(scores.gather(-1, tokens.unsqueeze(-1)))
+    return tokens
+
+
 def _first_argmax(scores: Float[Tensor, "rows vocab"]) -> Int[Tensor, " rows"]:
     """The lowest id of the greatest score of each row; both libraries document that the first maximum is taken.
 
@@ -112,12 +121,17 @@ def _perturbed(
 
 def _checked(scores: Float[Tensor, "rows vocab"]) -> Float[Tensor, "rows vocab"]:
     scores = widen(scores)
-    if not bool(scores.amax(-1).isfinite().all()):
+    _check(scores.amax(-1))
+    return scores
+
+
+def _check(greatest: Float[Tensor, "*rows"]) -> None:
+    """The greatest scores of all rows are numbers."""
+    if not bool(greatest.isfinite().all()):
         raise PacelineError(
             "The model's scores hold no finite maximum (NaN, infinity, or every token ruled out).",
             remedy="Check the weights; where half precision overflows, run in float32.",
         )
-    return scores
 
 
 def _candidates(

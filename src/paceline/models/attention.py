@@ -1,4 +1,4 @@
-"""Rotary positions, masks, and attention of a flat batch over the caches of its sequences.
+"""Masks, and attention of a flat batch over the caches of its sequences.
 
 A batch is flat: the rows of all sequences one after the other, no padding. A layer calls `Attend`, which appends the
 new keys and values to each sequence's cache and lets its queries see them; so the layer itself knows nothing of
@@ -10,21 +10,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
-from paceline.models.spec import Rope
 
-__all__ = ["Attend", "Segment", "cached_attention", "dense_attention", "inverse_frequencies", "rotate", "rotation"]
+__all__ = ["Attend", "Segment", "cached_attention", "dense_attention"]
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, queries, keys, values) -> attention output [rows, heads * head_dim]."""
-
-Rotation = tuple[Tensor, Tensor]
-"""cos and signed sin, each [rows, 1, head_dim]."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,38 +30,6 @@ class Segment:
 
     rows: int
     cache: SequenceCache
-
-
-def inverse_frequencies(rope: Rope, head_dim: int) -> Tensor:
-    """Radians per position of each rotary pair, float64 [head_dim / 2] (arXiv 2104.09864, eq. 15).
-
-    `llama3` scaling: wavelengths longer than original_context / low_freq_factor are stretched by `factor`, those
-    shorter than original_context / high_freq_factor are kept, in between the two are blended linearly.
-    """
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
-    frequencies = rope.theta**-exponents
-    if rope.factor == 1.0:
-        return frequencies
-    turns = rope.original_context_tokens * frequencies / (2 * math.pi)
-    blend = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
-    blend = blend.clamp(0.0, 1.0)
-    return frequencies * (blend + (1.0 - blend) / rope.factor)
-
-
-def rotation(positions: Tensor, frequencies: Tensor, dtype: torch.dtype) -> Rotation:
-    """cos and sin of every position's angles; sin is negated in the first half, ready for `rotate`."""
-    angles = positions.to(torch.float64).unsqueeze(-1) * frequencies.to(positions.device)
-    cos, sin = angles.cos(), angles.sin()
-    return (
-        torch.cat((cos, cos), -1).unsqueeze(1).to(dtype),
-        torch.cat((-sin, sin), -1).unsqueeze(1).to(dtype),
-    )
-
-
-def rotate(heads: Tensor, turn: Rotation) -> Tensor:
-    """Rotate [rows, heads, head_dim]; element i pairs with i + head_dim / 2."""
-    cos, sin = turn
-    return torch.addcmul(heads * cos, heads.roll(heads.shape[-1] // 2, -1), sin)
 
 
 def visible(rows: int, past: int, causal: bool, window: int | None) -> Tensor | None:
@@ -120,11 +85,12 @@ def cached_attention(segments: Sequence[Segment], causal: Sequence[bool], window
 
 def _additive(segment: Segment, causal: bool, window: int | None) -> Tensor | None:
     """`visible` as what is added to the scores, made once per forward pass instead of in every layer."""
-    seen = visible(segment.rows, segment.cache.length, causal, window)
-    if seen is None:
-        return None
-    blank = torch.zeros(seen.shape, dtype=segment.cache.dtype, device=segment.cache.device)
-    return blank.masked_fill_(~seen.to(blank.device), -math.inf)
+    rows, past = segment.rows, segment.cache.length
+    like: dict[str, Any] = {"dtype": segment.cache.dtype, "device": segment.cache.device}
+    if causal and rows > 1 and (window is None or past + rows <= window):
+        return torch.full((rows, past + rows), -math.inf, **like).triu_(past + 1)  # two kernels instead of twelve
+    seen = visible(rows, past, causal, window)
+    return None if seen is None else torch.zeros(seen.shape, **like).masked_fill_(~seen.to(like["device"]), -math.inf)
 
 
 def _attend_one(keys: Tensor, values: Tensor, queries: Tensor, mask: Tensor | None) -> Tensor:

@@ -8,20 +8,24 @@ proposals are chosen or judged.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paceline.models.attention import Attend, Segment, cached_attention, inverse_frequencies, rotate, rotation
+from paceline.models.attention import Attend, Segment, cached_attention
 from paceline.models.linear import Linear
-from paceline.models.norm import HeadNorm, RmsNorm
+from paceline.models.norm import HeadNorm, RmsNorm, rms_norm
+from paceline.models.rotary import Rotary, rotate
 from paceline.models.spec import DrafterSpec
 from paceline.models.transformer import Layer, Transformer, initialize
 
 __all__ = ["Drafter"]
+
+Rowwise = Callable[[Tensor], Tensor]
 
 
 class Drafter(nn.Module):
@@ -35,8 +39,9 @@ class Drafter(nn.Module):
         self.hidden_norm = RmsNorm(block.hidden_size, block.norm_eps)
         self.layers = nn.ModuleList(Layer(block, index) for index in range(block.num_layers))
         self.norm = RmsNorm(block.hidden_size, block.norm_eps)
-        self.frequencies = inverse_frequencies(block.rope, block.head_dim)
-        self._context: Linear | None = None
+        self.rotary = Rotary(block.rope, block.head_dim)
+        self._context_tokens = max(block.context_tokens, target.spec.context_tokens)
+        self._context: tuple[Rowwise, Rowwise] | None = None
         # In a tuple, so that the target's weights are not counted, trained or saved as the drafter's.
         self._lent = (target.embed, target.head)
         initialize(self)
@@ -63,14 +68,10 @@ class Drafter(nn.Module):
         """
         block = self.spec.block
         hidden = self.hidden_norm(self.fc(features))
-        fused = self._context
-        projected = F.linear(hidden, *self._context_parameters()) if fused is None else fused(hidden)
-        shaped = projected.view(-1, block.num_layers, 2, block.num_kv_heads, block.head_dim)
+        product, norm = self._context or self._plain_context()
+        shaped = product(hidden).view(-1, block.num_layers, 2, block.num_kv_heads, block.head_dim)
         keys, values = shaped.permute(2, 1, 0, 3, 4).unbind()
-        cos, sin = rotation(positions, self.frequencies, hidden.dtype)
-        norms = [cast(HeadNorm, layer.head_norm) for layer in self._layers()]
-        rotated = [rotate(norm.keys(rows), (cos, sin)) for norm, rows in zip(norms, keys, strict=True)]
-        return torch.stack(rotated), values
+        return rotate(norm(keys), self.rotary(positions, hidden.dtype)), values
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Hidden states [rows, hidden] of blocks, after the final norm.
@@ -83,7 +84,7 @@ class Drafter(nn.Module):
         x = self.embed(tokens)
         if self.spec.input_embedding_scale != 1.0:
             x = x * self.spec.input_embedding_scale
-        turn = rotation(positions, self.frequencies, x.dtype)
+        turn = self.rotary(positions, x.dtype)
         for layer in self.layers:
             x = layer(x, turn, attend)
         hidden: Tensor = self.norm(x)
@@ -102,22 +103,29 @@ class Drafter(nn.Module):
         return cached_attention(segments, self.spec.causal, self.spec.block.windows)
 
     def prepare(self) -> None:
-        """Fuse the context projections of all layers into one product."""
-        weight, bias = self._context_parameters()
-        fused = Linear(weight.shape[1], weight.shape[0])
-        fused.weight = nn.Parameter(weight, requires_grad=False)
-        fused.bias = None if bias is None else nn.Parameter(bias, requires_grad=False)
-        fused.prepare()
-        # Kept out of the module tree: it repeats weights that the layers own.
-        object.__setattr__(self, "_context", fused)
+        """Fuse what all layers do to context features, and tabulate the rotations. Idempotent."""
+        self.rotary.tabulate(self._context_tokens, self.fc.weight)
+        weight, bias, norms = self._context_weights()
+        product, norm = Linear(weight.shape[1], weight.shape[0]), RmsNorm(1, self.spec.block.norm_eps)
+        product.weight, norm.weight = nn.Parameter(weight, False), nn.Parameter(norms, False)
+        product.bias = None if bias is None else nn.Parameter(bias, False)
+        product.prepare()
+        norm.prepare()
+        # Kept out of the module tree: both repeat weights that the layers own.
+        object.__setattr__(self, "_context", (product, norm))
 
-    def _context_parameters(self) -> tuple[Tensor, Tensor | None]:
-        """Key and value rows of every layer's qkv, one under the other: weight and bias of one product."""
-        skip = self.spec.block.num_heads * self.spec.block.head_dim
-        products = [layer.qkv for layer in self._layers()]
-        biases = [product.bias[skip:] for product in products if product.bias is not None]
-        weight = torch.cat([product.weight[skip:] for product in products])
-        return weight, torch.cat(biases) if biases else None
+    def _plain_context(self) -> tuple[Rowwise, Rowwise]:
+        weight, bias, norms = self._context_weights()
+        return partial(F.linear, weight=weight, bias=bias), partial(
+            rms_norm, weight=norms, eps=self.spec.block.norm_eps
+        )
 
-    def _layers(self) -> list[Layer]:
-        return cast(list[Layer], list(self.layers))
+    def _context_weights(self) -> tuple[Tensor, Tensor | None, Tensor]:
+        """Key and value rows of every layer's qkv, one under the other, their biases, and all key norms."""
+        block = self.spec.block
+        skip = block.num_heads * block.head_dim
+        layers = cast(list[Layer], list(self.layers))
+        biases = [layer.qkv.bias[skip:] for layer in layers if layer.qkv.bias is not None]
+        norms = torch.stack([cast(HeadNorm, layer.head_norm).k for layer in layers])
+        weight = torch.cat([layer.qkv.weight[skip:] for layer in layers])
+        return weight, torch.cat(biases) if biases else None, norms.view(-1, 1, 1, block.head_dim)

@@ -184,7 +184,7 @@ def _fill(
         name, tensor = state.popitem()
         converted[name] = tensor.to(device, dtype)
     module.load_state_dict(converted, assign=True)
-    assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers(), module.frequencies))
+    assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers(), module.rotary.frequencies))
 
 
 def _check_pair(spec: DrafterSpec, target: Spec) -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["HeadNorm", "RmsNorm"]
+__all__ = ["HeadNorm", "RmsNorm", "rms_norm"]
 
 
 class RmsNorm(nn.Module):
@@ -28,7 +28,7 @@ class RmsNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, size] -> the same, normed."""
-        return _plain(x, self.weight, self.eps) if self._fast is None else _fast(x, *self._fast)
+        return rms_norm(x, self.weight, self.eps) if self._fast is None else _fast(x, *self._fast)
 
     __call__ = forward  # without the search for hooks
 
@@ -49,13 +49,9 @@ class HeadNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, heads + kv_heads, head_dim] -> the same, normed."""
-        return _plain(x, self._weight(), self.eps) if self._fast is None else _fast(x, *self._fast)
+        return rms_norm(x, self._weight(), self.eps) if self._fast is None else _fast(x, *self._fast)
 
     __call__ = forward  # without the search for hooks
-
-    def keys(self, x: Tensor) -> Tensor:
-        """Norm keys alone, [..., head_dim]."""
-        return _plain(x, self.k, self.eps)
 
     def prepare(self) -> None:
         """Switch to the fast form where it applies. Idempotent."""
@@ -65,7 +61,8 @@ class HeadNorm(nn.Module):
         return torch.cat((self.q.expand(self.heads, -1), self.k.expand(self.kv_heads, -1)))
 
 
-def _plain(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """RMSNorm over the last dimension: [..., size], times a weight that is broadcast."""
     return F.rms_norm(x, (x.shape[-1],), None, eps) * weight
 
 

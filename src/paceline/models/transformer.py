@@ -13,9 +13,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from paceline.models.attention import Attend, Rotation, inverse_frequencies, rotate, rotation
+from paceline.models.attention import Attend
 from paceline.models.linear import Linear
 from paceline.models.norm import HeadNorm, RmsNorm
+from paceline.models.rotary import Rotary, Rotation, rotate
 from paceline.models.spec import Spec
 
 __all__ = ["Layer", "Output", "Transformer", "initialize", "prepare"]
@@ -80,8 +81,7 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(Layer(spec, index) for index in range(spec.num_layers))
         self.norm = RmsNorm(spec.hidden_size, spec.norm_eps)
         self.head = Linear(spec.hidden_size, spec.vocab_size)
-        # Not a buffer: a model in bfloat16 still needs exact angles.
-        self.frequencies = inverse_frequencies(spec.rope, spec.head_dim)
+        self.rotary = Rotary(spec.rope, spec.head_dim)
         initialize(self)
         if spec.tied_head:
             self.head.weight = cast(nn.Parameter, self.embed.weight)
@@ -95,7 +95,7 @@ class Transformer(nn.Module):
             taps: layers whose output becomes features; the last layer's is taken after the final norm.
         """
         x = self.embed(tokens)
-        turn = rotation(positions, self.frequencies, x.dtype)
+        turn = self.rotary(positions, x.dtype)
         tapped: dict[int, Tensor] = {}
         for index, layer in enumerate(self.layers):
             x = layer(x, turn, attend)
@@ -105,6 +105,10 @@ class Transformer(nn.Module):
         if self.spec.num_layers - 1 in taps:
             tapped[self.spec.num_layers - 1] = hidden
         return Output(hidden, torch.cat([tapped[tap] for tap in taps], -1) if taps else None)
+
+    def prepare(self) -> None:
+        """Tabulate the rotations. Idempotent."""
+        self.rotary.tabulate(self.spec.context_tokens, self.embed.weight)
 
 
 def initialize(module: nn.Module) -> None:
