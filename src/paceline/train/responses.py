@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from paceline.decode.autoregressive import Autoregressive
+from paceline.decode.lockstep import LockstepJob, decode_lockstep
 from paceline.decode.target import Target
-from paceline.engine.loop import Job, run
 from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_atomically
 from paceline.models.attention import dense_attention
@@ -165,12 +164,13 @@ def _answer(
     sampled = Sampling(max_tokens=config.max_tokens, temperature=1.0)
     rng = np.random.default_rng((config.seed, first))
     jobs = [
-        Job(prompt, sampled if rng.random() < config.sampled_share else greedy, seed=first + index)
+        LockstepJob(prompt, sampled if rng.random() < config.sampled_share else greedy, seed=first + index)
         for index, prompt in enumerate(prompts)
     ]
-    for answer, chunk in run(Autoregressive(target), jobs, None, end_ids, config.batch):
-        if chunk.finish_reason is not None:
-            yield answer.job.prompt, answer.token_ids
+    jobs.sort(key=lambda job: len(job.prompt))  # less padding, and turns of a chat with turns of a chat
+    for start in range(0, len(jobs), config.batch):
+        batch = jobs[start : start + config.batch]
+        yield from zip((job.prompt for job in batch), decode_lockstep(target, batch, end_ids), strict=True)
 
 
 def _write(path: Path, answers: Iterator[tuple[tuple[int, ...], list[int]]]) -> None:
