@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from paceline.errors import TrainingError
-from paceline.train.data import Windows, load_windows
+from paceline.train.data import Windows, load_windows, repeat_tail
 
 
 def write(path: Path, documents: list[list[int]]) -> Path:
@@ -91,3 +91,16 @@ def test_less_than_one_window(tmp_path: Path, tokens: int) -> None:
     path = write(tmp_path / "train.npz", [[1] * tokens])
     with pytest.raises(TrainingError, match=f"{tokens} tokens"):
         load_windows(path, 4)
+
+
+def test_the_tail_repeats() -> None:
+    """Row by row as its definition: a token behind the start is the one a period before it."""
+    windows = torch.randint(100, (5, 12), generator=torch.Generator().manual_seed(0))
+    starts, periods = torch.tensor([5, 1, 7, 12, 11]), torch.tensor([2, 1, 7, 3, 4])
+    for before, after, start, period in zip(
+        windows, repeat_tail(windows, starts, periods), starts, periods, strict=True
+    ):
+        expected = before[:start].tolist()
+        while len(expected) < 12:
+            expected.append(expected[-int(period)])
+        assert after.tolist() == expected

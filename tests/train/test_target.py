@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from scripted import answer_all, plain
 from tiny import same_weights, tiny_spec
 
 from paceline.engine.loop import Job
-from paceline.errors import TrainingError
+from paceline.errors import ConfigError, TrainingError
+from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 from paceline.train.loop import FitConfig
@@ -62,6 +64,31 @@ def test_a_tied_head_stays_tied(corpus: Path, tmp_path: Path) -> None:
     model = Transformer(tiny_spec(tied_head=True))
     train_target(model, config_for(corpus, 4), tmp_path / "run")
     assert model.head.weight is model.embed.weight
+
+
+def test_repetition_is_unlearned(corpus: Path, tmp_path: Path) -> None:
+    """A corpus of cycles of three makes a model sure of the next round; repeated windows take that away."""
+    cycles = np.array([[3 * (n % 8) + i % 3 for i in range(21)] for n in range(60)])
+    offsets, kinds = np.arange(0, 60 * 21 + 1, 21), np.zeros(60, dtype=np.uint8)
+    np.savez(corpus / "train.npz", tokens=cycles.astype(np.uint16).ravel(), starts=offsets, kinds=kinds)
+    sure = []
+    for repeated in (0, 2):
+        torch.manual_seed(0)
+        model = Transformer(tiny_spec(tied_head=True))
+        config = replace(config_for(corpus, 100), repeated_windows=repeated)
+        train_target(model, config, tmp_path / f"run{repeated}")
+        row = torch.tensor([[6, 7, 8] * 5])
+        with torch.no_grad():
+            hidden = model(row[0, :-1], torch.arange(14), dense_attention(1, model.spec.windows)).hidden
+            sure.append(float(model.head(hidden).softmax(-1).gather(-1, row[0, 1:, None])[5:].mean()))
+    assert sure[0] > 0.8
+    assert sure[1] < 0.6
+
+
+@pytest.mark.parametrize("changes", [{"repeated_windows": 4}, {"repeated_windows": -1}])
+def test_repeated_windows_leave_some_to_learn_from(corpus: Path, tmp_path: Path, changes: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match="repeated_windows"):
+        train_target(Transformer(tiny_spec()), replace(config_for(corpus, 4), **changes), tmp_path / "run")
 
 
 def test_no_corpus(tmp_path: Path) -> None:

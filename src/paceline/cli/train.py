@@ -61,6 +61,7 @@ def target(
     seed: Seed = 0,
     window_tokens: Annotated[int, typer.Option(min=2, help="Length of a training window.")] = 384,
     windows_per_batch: Annotated[int, typer.Option(min=1, help="Windows of a micro batch.")] = 11,
+    repeated_windows: Annotated[int, typer.Option(min=0, help="Of these, how many teach it not to loop.")] = 0,
     evaluation_windows: Annotated[int, typer.Option(min=1, help="Held-out windows per evaluation.")] = 33,
     threads: Threads = None,
 ) -> None:

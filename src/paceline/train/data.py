@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paceline.errors import TrainingError
 
-__all__ = ["Windows", "load_windows"]
+__all__ = ["Windows", "load_windows", "repeat_tail"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +36,16 @@ class Windows:
         positions = range(index * size, (index + 1) * size)
         rows = [int(orders[position // count][position % count]) for position in positions]
         return self.tokens[torch.tensor(rows)].long()
+
+
+def repeat_tail(windows: Tensor, starts: Tensor, periods: Tensor) -> Tensor:
+    """Replace [rows, length] from `starts` on by the `periods` tokens before it, over and over.
+
+    start 5, period 2:   a b c d e f g h i   ->   a b c d e d e d e
+    """
+    index = torch.arange(windows.shape[1])
+    starts, periods = starts.unsqueeze(1), periods.unsqueeze(1)
+    return windows.gather(1, torch.where(index < starts, index, starts - periods + (index - starts) % periods))
 
 
 def load_windows(path: Path, length: int, seed: int = 0) -> Windows:

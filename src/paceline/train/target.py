@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from paceline.errors import ConfigError
 from paceline.models.attention import dense_attention
 from paceline.models.spec import Rope, Spec
 from paceline.models.transformer import Transformer
-from paceline.train.data import Windows, load_windows
+from paceline.train.data import Windows, load_windows, repeat_tail
 from paceline.train.loop import FitConfig, fit
-from paceline.train.losses import next_token_loss
+from paceline.train.losses import next_token_loss, repetition_loss
 
 __all__ = ["TargetConfig", "bundled_target_spec", "train_target"]
 
@@ -30,6 +32,8 @@ class TargetConfig:
     Attributes:
         corpus: folder with train.npz and heldout.npz.
         window_tokens, windows_per_batch: one micro batch.
+        repeated_windows: so many windows of a micro batch become a beginning and its end over and over, on which
+            the model is taught not to loop (`losses.repetition_loss`).
         evaluation_windows: held-out windows per evaluation.
     """
 
@@ -37,6 +41,7 @@ class TargetConfig:
     fit: FitConfig
     window_tokens: int = 384
     windows_per_batch: int = 11
+    repeated_windows: int = 0
     evaluation_windows: int = 33
 
 
@@ -64,14 +69,16 @@ def bundled_target_spec(vocab_size: int = 8192, eos_token_ids: tuple[int, ...] =
 
 def train_target(model: Transformer, config: TargetConfig, run: Path) -> None:
     """Train `model` in place; resumes from `run` where that holds a checkpoint."""
+    _check(config)
     windows = load_windows(config.corpus / "train.npz", config.window_tokens)
     heldout = load_windows(config.corpus / "heldout.npz", config.window_tokens)
 
-    def batch_at(index: int) -> tuple[Tensor]:
-        return (windows.batch(config.fit.seed, index, config.windows_per_batch),)
+    def batch_at(index: int) -> tuple[Tensor, ...]:
+        batch = windows.batch(config.fit.seed, index, config.windows_per_batch)
+        return _with_repetition(batch, config.repeated_windows, np.random.default_rng((config.fit.seed, 3, index)))
 
-    def loss(batch: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
-        return _loss(model, batch), {}
+    def loss(*batch: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
+        return _loss(model, *batch), {}
 
     def evaluate() -> Mapping[str, float]:
         return {"heldout_loss": _heldout_loss(model, heldout, config)}
@@ -79,12 +86,43 @@ def train_target(model: Transformer, config: TargetConfig, run: Path) -> None:
     fit(model, batch_at, loss, evaluate, config.fit, run)
 
 
-def _loss(model: Transformer, batch: Tensor) -> Tensor:
+def _check(config: TargetConfig) -> None:
+    if not 0 <= config.repeated_windows < config.windows_per_batch:
+        remedy = f"It must be below windows_per_batch, {config.windows_per_batch}."
+        raise ConfigError(f"repeated_windows is {config.repeated_windows}.", remedy=remedy)
+    if config.repeated_windows and config.window_tokens < 8:
+        raise ConfigError(f"window_tokens is {config.window_tokens}.", remedy="Repetition takes windows of 8 or more.")
+
+
+def _with_repetition(batch: Tensor, repeated: int, rng: np.random.Generator) -> tuple[Tensor, ...]:
+    """A batch whose last `repeated` windows repeat themselves: windows [rows, length + 1], starts and periods.
+
+    The period is log-uniform, as loops of a few tokens are the likeliest.
+    """
+    if not repeated:
+        return (batch,)
+    longest = batch.shape[1] // 4
+    periods = torch.from_numpy(np.exp(rng.uniform(0.0, np.log(longest), repeated)).astype(np.int64))
+    starts = torch.from_numpy(rng.integers(longest + 1, 2 * longest + 1, repeated))
+    tail = repeat_tail(batch[-repeated:], starts, periods)
+    return torch.cat((batch[:-repeated], tail)), starts, periods
+
+
+def _loss(model: Transformer, batch: Tensor, starts: Tensor | None = None, periods: Tensor | None = None) -> Tensor:
+    """Mean loss of the windows; the last len(starts) of them repeat themselves."""
     count, length = batch.shape[0], batch.shape[1] - 1
     positions = torch.arange(length).repeat(count)
     attend = dense_attention(count, model.spec.windows)
     hidden = model(batch[:, :-1].reshape(-1), positions, attend).hidden
-    return next_token_loss(model.head(hidden), batch[:, 1:].reshape(-1))
+    logits, targets = model.head(hidden), batch[:, 1:]
+    if starts is None or periods is None:
+        return next_token_loss(logits, targets.reshape(-1))
+    plain = count - len(starts)
+    logits = logits.view(count, length, -1)
+    learned = next_token_loss(logits[:plain].flatten(0, 1), targets[:plain].flatten())
+    # A window's target j is its token j + 1.
+    looped = repetition_loss(logits[plain:], targets[plain:], starts - 1, periods)
+    return (plain * learned + len(starts) * looped) / count
 
 
 @torch.no_grad()
