@@ -15,7 +15,7 @@ from tiny import tiny_spec
 
 from paceline import LLM, Sampling
 from paceline.cli import train
-from paceline.train.drafter import DrafterConfig
+from paceline.train.drafter import DrafterConfig, Objective
 from paceline.train.loop import FitConfig
 from paceline.train.responses import ResponsesConfig
 from paceline.train.target import TargetConfig
@@ -110,13 +110,16 @@ def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("command", "configs"),
-    [(train.target, (FitConfig, TargetConfig)), (train.drafter, (FitConfig, DrafterConfig, ResponsesConfig))],
+    [
+        (train.target, (FitConfig, TargetConfig)),
+        (train.drafter, (FitConfig, DrafterConfig, Objective, ResponsesConfig)),
+    ],
 )
 def test_flags_are_the_fields_of_the_configurations(command: Callable[..., None], configs: Any) -> None:
     flags = signature(command).parameters
     for config in configs:
         for field in dataclasses.fields(config):
-            if field.name == "fit":
+            if field.name in ("fit", "objective"):
                 continue
             assert field.name in flags, field.name
             if field.default is not dataclasses.MISSING:

@@ -20,15 +20,17 @@ from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
-from paceline.train.drafter import DrafterConfig, block_mask, bundled_drafter_spec, draft_loss, train_drafter
+from paceline.train.blocks import Blocks, block_mask, predict
+from paceline.train.drafter import DrafterConfig, Objective, bundled_drafter_spec, draft_loss, train_drafter
 from paceline.train.loop import FitConfig
-from paceline.train.losses import slot_weights
+from paceline.train.losses import decay_weights, pace_weights
 from paceline.train.responses import Responses
 from paceline.train.target import bundled_target_spec
 
 WIDTH, BLOCK, ANCHORS = 32, 8, (4, 7, 10)  # of the report
 TOKENS = torch.arange(WIDTH).unsqueeze(0) % 50
 GAMMA = 7.0
+DECAY = Objective("decay", GAMMA)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,9 @@ def loss_of(
     places = torch.tensor([anchors] * len(tokens))
     slots = torch.arange(changes.get("block", BLOCK))
     with torch.no_grad():
-        return float(draft_loss(drafter, GAMMA, tokens, tapped, places, lengths, slots))
+        return float(
+            draft_loss(drafter, changes.get("objective", DECAY), Blocks(tokens, tapped, places, lengths, slots))
+        )
 
 
 def test_the_mask() -> None:
@@ -87,7 +91,7 @@ def test_features_at_and_behind_the_anchors_get_no_gradient(target: Transformer,
     """training-01, as training itself would use a leak: with all three blocks, only 0 … 9 matter."""
     tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids).requires_grad_()
     slots, lengths = torch.arange(BLOCK), torch.tensor([WIDTH])
-    draft_loss(drafter, GAMMA, TOKENS, tapped, torch.tensor([ANCHORS]), lengths, slots).backward()
+    draft_loss(drafter, DECAY, Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), lengths, slots)).backward()
     assert tapped.grad is not None
     used = tapped.grad[0].abs().amax(-1) > 0
     assert used.tolist() == [position < max(ANCHORS) for position in range(WIDTH)]
@@ -113,7 +117,7 @@ def test_answers_of_a_batch_do_not_see_each_other(target: Transformer, drafter: 
 def test_training_sees_what_decoding_sees(target: Transformer, drafter: Drafter, block: int) -> None:
     """The loss, from the logits of the very block that DFlash would run behind each anchor."""
     tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids)
-    weights = slot_weights(torch.arange(1, block), GAMMA)
+    weights = decay_weights(torch.arange(1, block), GAMMA)
     losses = []
     for anchor in ANCHORS:
         decoder = DFlash(Target(target, 64, drafter.spec.target_layer_ids), drafter, block)
@@ -126,6 +130,27 @@ def test_training_sees_what_decoding_sees(target: Transformer, drafter: Drafter,
         nats = F.cross_entropy(logits, TOKENS[0, anchor + 1 : anchor + block], reduction="none")
         losses.append(float((nats * weights).sum() / weights.sum()))
     assert loss_of(drafter, tapped, ANCHORS, block=block) == pytest.approx(sum(losses) / 3, abs=1e-5)
+
+
+@pytest.mark.parametrize("weighting", ["decay", "pace"])
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_the_objective_slot_by_slot(target: Transformer, drafter: Drafter, weighting: Any, share: float) -> None:
+    """Cross-entropy and KL to what the target says behind the same tokens, weighted as the definitions say."""
+    tapped = features_of(target, TOKENS, (*drafter.spec.target_layer_ids, target.spec.num_layers - 1))
+    blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([WIDTH]), torch.arange(BLOCK))
+    said = predict(drafter, blocks).logits[0]
+    own = target.head(features_of(target, TOKENS, (target.spec.num_layers - 1,))[0])
+    numerator = denominator = 0.0
+    for logits, anchor in zip(said, ANCHORS, strict=True):
+        right = TOKENS[0, anchor + 1 : anchor + BLOCK]
+        nats = -logits.log_softmax(-1)[torch.arange(BLOCK - 1), right]
+        teacher = own[anchor : anchor + BLOCK - 1].log_softmax(-1)
+        distance = (teacher.exp() * (teacher - logits.log_softmax(-1))).sum(-1)
+        weights = pace_weights((-nats).exp()) if weighting == "pace" else decay_weights(torch.arange(1, BLOCK), GAMMA)
+        numerator += float((weights * (share * distance + (1 - share) * nats)).sum())
+        denominator += float(weights.sum())
+    ours = loss_of(drafter, tapped, ANCHORS, objective=Objective(weighting, GAMMA, share))
+    assert ours == pytest.approx(numerator / denominator, rel=1e-4)
 
 
 def test_slots_behind_the_end_of_an_answer_do_not_count(target: Transformer, drafter: Drafter) -> None:

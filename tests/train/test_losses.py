@@ -7,7 +7,15 @@ import math
 import pytest
 import torch
 
-from paceline.train.losses import next_token_loss, repetition_loss, slot_weights, weighted_cross_entropy
+from paceline.train.losses import (
+    decay_weights,
+    divergence,
+    next_token_loss,
+    pace_weights,
+    repetition_loss,
+    token_nats,
+    weighted_mean,
+)
 
 LOGITS = torch.randn(6, 9, generator=torch.Generator().manual_seed(0))
 TARGETS = torch.tensor([0, 8, 3, 3, 1, 5])
@@ -22,14 +30,27 @@ def test_next_token_loss() -> None:
     assert float(next_token_loss(LOGITS, TARGETS)) == pytest.approx(sum(map(nats, range(6))) / 6, rel=1e-6)
 
 
-def test_weighted_cross_entropy() -> None:
+def test_token_nats_keep_the_shape() -> None:
+    ours = token_nats(LOGITS.view(2, 3, 9), TARGETS.view(2, 3))
+    assert ours.shape == (2, 3)
+    assert ours.flatten().tolist() == pytest.approx(list(map(nats, range(6))), rel=1e-5)
+
+
+def test_weighted_mean() -> None:
     weights = [0.0, 1.0, 0.5, 0.25, 0.0, 2.0]
-    expected = sum(weight * nats(row) for row, weight in enumerate(weights)) / sum(weights)
-    assert float(weighted_cross_entropy(LOGITS, TARGETS, torch.tensor(weights))) == pytest.approx(expected, rel=1e-6)
+    expected = sum(weight * row for row, weight in enumerate(weights)) / sum(weights)
+    assert float(weighted_mean(torch.arange(6.0), torch.tensor(weights))) == pytest.approx(expected, rel=1e-6)
+    assert float(weighted_mean(torch.arange(6.0), torch.zeros(6))) == 0.0
 
 
-def test_no_weight_at_all_is_no_loss() -> None:
-    assert float(weighted_cross_entropy(LOGITS, TARGETS, torch.zeros(6))) == 0.0
+def test_divergence() -> None:
+    """Term by term; of a distribution from itself it is 0, from another it is not the same both ways."""
+    teacher, student = LOGITS[:3].double(), LOGITS[3:].double()
+    for row, value in enumerate(divergence(student, teacher).tolist()):
+        p, q = (logits[row].softmax(-1).tolist() for logits in (teacher, student))
+        assert value == pytest.approx(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)), rel=1e-5)
+    assert divergence(student, student).abs().max() < 1e-6
+    assert not torch.allclose(divergence(student, teacher), divergence(teacher, student))
 
 
 def test_half_precision_logits_are_summed_in_float32() -> None:
@@ -37,10 +58,25 @@ def test_half_precision_logits_are_summed_in_float32() -> None:
     assert loss.dtype == torch.float32
 
 
-def test_slot_weights() -> None:
+def test_decay_weights() -> None:
     """exp(-(k - 1) / gamma): 1 for the first slot, 1/e for slot gamma + 1."""
-    weights = slot_weights(torch.tensor([1, 2, 8]), gamma=7.0)
+    weights = decay_weights(torch.tensor([1, 2, 8]), gamma=7.0)
     assert weights.tolist() == pytest.approx([1.0, math.exp(-1 / 7), math.exp(-1)])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 1.0])
+def test_pace_weights(alpha: float) -> None:
+    """The sum of products as it is written; with alpha 1 the weights fall by 1 from slot to slot."""
+    right = torch.rand(4, 7, generator=torch.Generator().manual_seed(1))
+    for row, weights in zip(right.tolist(), pace_weights(right, alpha).tolist(), strict=True):
+        softened = [(1 - alpha) * q + alpha for q in row]
+        expected = [sum(math.prod(softened[: m + 1]) for m in range(j, 7)) for j in range(7)]
+        assert weights == pytest.approx(expected, rel=1e-5)
+    assert pace_weights(torch.zeros(3), 1.0).tolist() == [3.0, 2.0, 1.0]
+
+
+def test_pace_weights_are_not_differentiated() -> None:
+    assert not pace_weights(torch.rand(3, requires_grad=True)).requires_grad
 
 
 def test_repetition_loss() -> None:

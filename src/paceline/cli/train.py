@@ -106,7 +106,9 @@ def drafter(
     rows_per_batch: Annotated[int, typer.Option(min=1, help="Answers per step.")] = 32,
     block_rows: Annotated[int, typer.Option(min=1, help="Slots per answer and step, anchors included.")] = 96,
     shortest_block: Annotated[int, typer.Option(min=2, help="Blocks are this long, up to 16.")] = 4,
+    weighting: Annotated[str, typer.Option(metavar="decay|pace", help="How slots are weighted.")] = "decay",
     gamma: Annotated[float, typer.Option(min=0.1, help="Decay of the slots' weights.")] = 7.0,
+    distill_share: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of KL to the target.")] = 0.0,
     heldout_rows: Annotated[int, typer.Option(min=1, help="Answers kept back for evaluation.")] = 128,
     count: Annotated[int, typer.Option(min=8, help="Answers the target generates to learn from.")] = 4800,
     prompt_tokens: Annotated[tuple[int, int], typer.Option(help="Shortest and longest beginning of a text.")] = (
@@ -132,7 +134,7 @@ def drafter(
     import torch
 
     from paceline.models.save import save_drafter
-    from paceline.train.drafter import DrafterConfig, bundled_drafter_spec, new_drafter, train_drafter
+    from paceline.train.drafter import DrafterConfig, Objective, bundled_drafter_spec, new_drafter, train_drafter
     from paceline.train.loop import FitConfig
     from paceline.train.responses import ResponsesConfig, load_responses
 
@@ -142,7 +144,8 @@ def drafter(
     responses = load_responses(out / "answers", 2 * answers.prompt_tokens[1] + answers.max_tokens)
     model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
     module = new_drafter(bundled_drafter_spec(model.spec, mask), model, seed)
-    config = DrafterConfig(fit=FitConfig(**_of(FitConfig, flags)), **_of(DrafterConfig, flags))
+    objective = Objective(**_of(Objective, flags))
+    config = DrafterConfig(fit=FitConfig(**_of(FitConfig, flags)), objective=objective, **_of(DrafterConfig, flags))
     train_drafter(module, model, responses, config, out / "run")
     save_drafter(module, out)
     say(f"Wrote {out}.")

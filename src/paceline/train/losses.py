@@ -9,7 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["next_token_loss", "repetition_loss", "slot_weights", "weighted_cross_entropy"]
+__all__ = [
+    "decay_weights",
+    "divergence",
+    "next_token_loss",
+    "pace_weights",
+    "repetition_loss",
+    "token_nats",
+    "weighted_mean",
+]
 
 
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
@@ -40,7 +48,18 @@ def repetition_loss(
     return (losses * repeated).sum() / repeated.sum()
 
 
-def slot_weights(slots: Tensor, gamma: float) -> Tensor:
+def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
+    """Cross-entropy in nats of logits [..., vocab] against ids [...], token by token."""
+    return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), reduction="none").view(targets.shape)
+
+
+def divergence(logits: Tensor, teacher_logits: Tensor) -> Tensor:
+    """KL(teacher || student) in nats of two sets of logits [..., vocab], token by token."""
+    teacher = teacher_logits.float().log_softmax(-1)
+    return (teacher.exp() * (teacher - logits.float().log_softmax(-1))).sum(-1)
+
+
+def decay_weights(slots: Tensor, gamma: float) -> Tensor:
     """exp(-(k - 1) / gamma) for slots k = 1, 2, … of a block, as a wrong early slot costs all later ones.
 
     Source: arXiv 2602.06036.
@@ -48,7 +67,20 @@ def slot_weights(slots: Tensor, gamma: float) -> Tensor:
     return torch.exp(-(slots.float() - 1.0) / gamma)
 
 
-def weighted_cross_entropy(logits: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
-    """Cross-entropy in nats of logits [rows, vocab] against ids [rows], averaged with `weights` [rows]."""
-    losses = F.cross_entropy(logits.float(), targets, reduction="none")
+def pace_weights(right: Tensor, alpha: float = 0.5) -> Tensor:
+    """D-PACE: what a slot is worth, as the expected number of accepted drafts that need it.
+
+    weight_j = sum over m >= j of the product over i <= m of q_i, where q = (1 - alpha) * right + alpha; detached, so
+    that only the losses are differentiated. A slot behind one that is rarely right weighs little; it gains weight as
+    those before it are learnt. Source: arXiv 2605.18810.
+
+    Args:
+        right: [..., slots], the probability that the drafter gives the right token of each slot.
+    """
+    reached = ((1 - alpha) * right.detach() + alpha).cumprod(-1)
+    return reached.flip(-1).cumsum(-1).flip(-1)
+
+
+def weighted_mean(losses: Tensor, weights: Tensor) -> Tensor:
+    """Mean of losses with weights of the same shape; 0 where no weight is left."""
     return (losses * weights).sum() / weights.sum().clamp_min(1e-9)

@@ -1,0 +1,119 @@
+"""Masked blocks behind random anchors in finished answers: what a drafter in training sees, and what it says.
+
+A block with anchor a holds [token a, MASK, …]; it sees the target's features strictly before a and its own slots,
+never another block. Slot j is to say the token at a + j. Knows nothing of losses or steps.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from paceline.models.attention import Attend
+from paceline.models.drafter import Drafter
+
+__all__ = ["Blocks", "Predictions", "acceptance_length", "block_mask", "predict", "teacher_logits"]
+
+
+class Blocks(NamedTuple):
+    """A batch of answers, and the blocks to fill in them.
+
+    Attributes:
+        tokens: [rows, width], prompts and answers.
+        tapped: [rows, width, features]: the target's features along them, then its last hidden state (which may be
+            the last of the features).
+        anchors: [rows, blocks], positions.
+        lengths: [rows], real tokens of each row.
+        slots: [block length], 0, 1, …
+    """
+
+    tokens: Tensor
+    tapped: Tensor
+    anchors: Tensor
+    lengths: Tensor
+    slots: Tensor
+
+
+class Predictions(NamedTuple):
+    """What the drafter says of the slots behind the anchors, and what is right.
+
+    Attributes:
+        logits: [rows, blocks, length - 1, vocab].
+        targets: [rows, blocks, length - 1], the tokens that follow the anchors.
+        real: the same shape, False behind the end of an answer.
+        positions: the same shape, where the tokens stand.
+    """
+
+    logits: Tensor
+    targets: Tensor
+    real: Tensor
+    positions: Tensor
+
+
+def predict(drafter: Drafter, blocks: Blocks) -> Predictions:
+    """Fill all blocks in one pass."""
+    rows, width = blocks.tokens.shape
+    positions = blocks.anchors.unsqueeze(-1) + blocks.slots
+    inside = positions.clamp_max(width - 1)
+    truth = blocks.tokens.gather(1, inside.flatten(1)).view(inside.shape)
+    masked = torch.where(blocks.slots == 0, truth, drafter.spec.mask_token_id)
+    features = blocks.tapped[..., : drafter.fc.weight.shape[1]]
+    keys, values = drafter.context(features.flatten(0, 1).float(), torch.arange(width).repeat(rows))
+    attend = _block_attention(keys, values, block_mask(blocks.anchors, len(blocks.slots), width), rows)
+    hidden = drafter(masked.flatten(), positions.flatten(), attend).view(*positions.shape, -1)
+    behind = positions[:, :, 1:]
+    logits = drafter.logits(hidden[:, :, 1:].flatten(0, 2)).view(*behind.shape, -1)
+    return Predictions(logits, truth[:, :, 1:], behind < blocks.lengths.view(-1, 1, 1), behind)
+
+
+def teacher_logits(drafter: Drafter, blocks: Blocks, positions: Tensor) -> Tensor:
+    """What the target itself said of the tokens at `positions` [rows, blocks, length - 1]: [..., vocab], detached."""
+    size = drafter.head.weight.shape[1]
+    before = (positions - 1).clamp_max(blocks.tapped.shape[1] - 1).flatten(1)
+    hidden = blocks.tapped[..., -size:].gather(1, before.unsqueeze(-1).expand(-1, -1, size))
+    with torch.no_grad():
+        return drafter.head(hidden.flatten(0, 1).float()).view(*positions.shape, -1)
+
+
+@torch.no_grad()
+def acceptance_length(drafter: Drafter, blocks: Blocks) -> float:
+    """Mean tokens per round, the bonus token included, if the answers are the target's choices; whole blocks only."""
+    said = predict(drafter, blocks)
+    agreed = (said.logits.argmax(-1) == said.targets) & said.real
+    return float((agreed.long().cumprod(-1).sum(-1)[said.real.all(-1)] + 1.0).mean())
+
+
+def block_mask(anchors: Tensor, length: int, width: int) -> Tensor:
+    """What each slot sees, bool [rows, blocks * length, width + blocks * length].
+
+    Keys are the context features at positions 0 … width - 1, then all slots. A slot of a block with anchor a sees
+    features before a and the slots of its own block:
+
+                     features 0 1 2 3 | block a=2 | block a=1
+        block a=2             x x . . |  x x x    |  . . .
+        block a=1             x . . . |  . . .    |  x x x
+    """
+    rows, blocks = anchors.shape
+    owner = torch.arange(blocks).repeat_interleave(length)
+    before = torch.arange(width) < anchors[:, owner].unsqueeze(-1)
+    own = (owner.unsqueeze(1) == owner.unsqueeze(0)).expand(rows, -1, -1)
+    return torch.cat((before, own), -1)
+
+
+def _block_attention(context_keys: Tensor, context_values: Tensor, mask: Tensor, rows: int) -> Attend:
+    """Every answer's slots over its context rows [layers, rows * width, kv_heads, head_dim] and its slots."""
+
+    def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        def joined(context: Tensor, own: Tensor) -> Tensor:
+            both = [part.reshape(rows, -1, *own.shape[1:]).to(context.dtype) for part in (context, own)]
+            return torch.cat(both, 1).transpose(1, 2)
+
+        k, v = joined(context_keys[layer], keys), joined(context_values[layer], values)
+        q = queries.reshape(rows, -1, *queries.shape[1:]).transpose(1, 2).to(k.dtype)
+        output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.unsqueeze(1), enable_gqa=True)
+        return output.transpose(1, 2).flatten(2).flatten(0, 1)
+
+    return attend
