@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 import torch
+from laws import probabilities
 
 from paceline.decode.noise import NoiseCache
-from paceline.decode.sampling import choose, probabilities
+from paceline.decode.sampling import choose
 from paceline.request import Sampling
 
 LAW = json.loads((Path(__file__).parents[1] / "data" / "coupling-law.json").read_text())

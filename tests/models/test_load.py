@@ -185,6 +185,14 @@ def test_saving_over_shards_replaces_them(sharded: tuple[Path, list[Path], Trans
     assert (folder / "tokenizer.json").read_text() == "kept"
 
 
+def test_a_drafter_is_not_taken_for_a_model(tmp_path: Path) -> None:
+    target = tiny_transformer(tiny_spec())
+    folder = write_checkpoint(tmp_path / "drafter", tiny_drafter(tiny_drafter_spec(target.spec), target))
+    with pytest.raises(CheckpointError, match="is a DFlash drafter, not a model") as caught:
+        load_transformer(folder)
+    assert "beside its target" in str(caught.value.remedy)
+
+
 def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(PacelineError, match=r"config\.json cannot be read: No such file"):

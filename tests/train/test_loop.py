@@ -73,8 +73,8 @@ def test_a_killed_run_that_is_resumed_equals_an_uninterrupted_one(
     fit(resumed, lambda index: steps.append(index) or batch_at(index), resumed.loss, dict, config, tmp_path / "killed")
     assert steps[0] == killed // 2 * 2 * micro_batches, "it goes on where the last checkpoint stands"
     assert same_weights(resumed, whole)
-    losses = {line["step"]: line["loss"] for line in log_of(tmp_path / "killed")}
-    assert losses == {line["step"]: line["loss"] for line in log_of(tmp_path / "whole")}
+    losses = [(line["step"], line["loss"]) for line in log_of(tmp_path / "killed")]
+    assert losses == [(line["step"], line["loss"]) for line in log_of(tmp_path / "whole")], "each step once, in order"
 
 
 def vars_of(config: FitConfig) -> dict[str, Any]:
@@ -101,6 +101,26 @@ def test_other_settings_are_refused(change: dict[str, Any], tmp_path: Path) -> N
     train(tmp_path)
     with pytest.raises(TrainingError, match="other settings"):
         train(tmp_path, FitConfig(**{**vars_of(CONFIG), **change}))
+
+
+def test_another_recipe_is_refused_and_told(tmp_path: Path) -> None:
+    def run(**recipe: int) -> None:
+        toy = Toy()
+        fit(toy, batch_at, toy.loss, dict, CONFIG, tmp_path, recipe)
+
+    run(windows=3)
+    run(windows=3)
+    with pytest.raises(TrainingError, match="other settings: windows 3 instead of 4"):
+        run(windows=4)
+
+
+def test_a_torn_line_of_the_log_is_dropped(tmp_path: Path) -> None:
+    with pytest.raises(KilledError):
+        train(tmp_path, killed_at=5)
+    with (tmp_path / "log.jsonl").open("a") as log:
+        log.write('{"loss": 1.2')
+    train(tmp_path)
+    assert [line["step"] for line in log_of(tmp_path)] == list(range(1, 10))
 
 
 def test_it_learns(tmp_path: Path) -> None:

@@ -60,6 +60,16 @@ def test_it_is_resumable(corpus: Path, tmp_path: Path) -> None:
     assert same_weights(*models)
 
 
+def test_another_corpus_or_window_is_not_resumed(corpus: Path, tmp_path: Path) -> None:
+    config = config_for(corpus, 4)
+    train_target(Transformer(tiny_spec()), config, tmp_path / "run")
+    with pytest.raises(TrainingError, match="windows_per_batch 4 instead of 3"):
+        train_target(Transformer(tiny_spec()), replace(config, windows_per_batch=3), tmp_path / "run")
+    (corpus / "train.npz").write_bytes((corpus / "heldout.npz").read_bytes())
+    with pytest.raises(TrainingError, match="other settings: windows "):
+        train_target(Transformer(tiny_spec()), config, tmp_path / "run")
+
+
 def test_a_tied_head_stays_tied(corpus: Path, tmp_path: Path) -> None:
     model = Transformer(tiny_spec(tied_head=True))
     train_target(model, config_for(corpus, 4), tmp_path / "run")

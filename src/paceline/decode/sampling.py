@@ -23,7 +23,7 @@ from paceline.request import Sampling
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["GREEDY_BELOW", "choose", "is_greedy", "margins", "probabilities", "survivors"]
+__all__ = ["GREEDY_BELOW", "choose", "is_greedy", "survivors"]
 
 GREEDY_BELOW = 1e-5
 """A temperature at or under this is argmax."""
@@ -55,26 +55,6 @@ def choose(
     if ids is None:
         return _first_argmax(perturbed)
     return ids.masked_fill(perturbed < perturbed.amax(-1, keepdim=True), scores.shape[-1]).amin(-1)
-
-
-def margins(
-    scores: Float[Tensor, "rows vocab"], sampling: Sampling, noise: NoiseCache, positions: Sequence[int]
-) -> Float[Tensor, " rows"]:
-    """How far the choice of each row is ahead of the second, in units of scores; infinity where it is alone."""
-    perturbed, _ = _perturbed(scores, sampling, noise, positions)
-    if perturbed.shape[-1] == 1:
-        return perturbed.new_full((len(perturbed),), torch.inf)
-    first, second = perturbed.topk(2).values.unbind(-1)
-    return first - second
-
-
-def probabilities(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Float[Tensor, "rows vocab"]:
-    """The exact law of `choose` over the noise; 1 at the argmax where greedy."""
-    scores = _checked(scores)
-    if is_greedy(sampling):
-        return torch.zeros_like(scores).scatter_(-1, scores.argmax(-1, keepdim=True), 1.0)
-    kept = scores.masked_fill(~survivors(scores, sampling), -torch.inf)
-    return ((kept - kept.amax(-1, keepdim=True)) / sampling.temperature).softmax(-1)
 
 
 def survivors(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Bool[Tensor, "rows vocab"]:

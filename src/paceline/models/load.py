@@ -76,7 +76,12 @@ def load_transformer(
     Raises:
         CheckpointError: missing, truncated, unsafe, unsupported or inconsistent; see `paceline.errors`.
     """
-    spec = transformer_spec(read_json(folder / "config.json"))
+    config = read_json(folder / "config.json")
+    if config.get("architectures") == ["DFlashDraftModel"]:
+        raise CheckpointError(
+            f"{folder} is a DFlash drafter, not a model.", remedy="Give it as the drafter, beside its target."
+        )
+    spec = transformer_spec(config)
     state = fuse(read_tensors(folder), spec)
     with _Unfilled():
         model = Transformer(spec)

@@ -7,7 +7,7 @@ and head are the target's and stay frozen. `train.blocks` says what a block sees
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -20,6 +20,7 @@ from paceline.models.drafter import Drafter
 from paceline.models.spec import DrafterSpec, Spec
 from paceline.models.transformer import Transformer
 from paceline.train.blocks import Blocks, acceptance_length, predict, teacher_logits
+from paceline.train.data import fingerprint
 from paceline.train.loop import FitConfig, fit
 from paceline.train.losses import decay_weights, divergence, pace_weights, token_nats, weighted_mean
 from paceline.train.responses import Responses, features
@@ -137,7 +138,8 @@ def train_drafter(
         drafter.eval()
         return {"acceptance_length": acceptance_length(drafter, batch)}
 
-    fit(drafter, batch_at, loss, evaluate, config.fit, run)
+    settings = {key: value for key, value in asdict(config).items() if key != "fit"}
+    fit(drafter, batch_at, loss, evaluate, config.fit, run, {**settings, "answers": fingerprint(responses.tokens)})
 
 
 def _check(spec: DrafterSpec, responses: Responses, config: DrafterConfig) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -51,6 +52,7 @@ class FitConfig:
     seed: int = 0
 
 
+Settings = Mapping[str, Any]
 Batch = tuple[Tensor, ...]
 BatchAt = Callable[[int], Batch]
 """index of a micro batch, counted from the start of the run -> the batch."""
@@ -66,8 +68,12 @@ def fit(
     evaluate: Callable[[], Mapping[str, float]],
     config: FitConfig,
     run: Path,
+    recipe: Mapping[str, Any] | None = None,
 ) -> None:
     """Train `module` in place; `run` collects log.jsonl and the checkpoint that a later call resumes from.
+
+    Args:
+        recipe: what else the result depends on, as plain values: a run is resumed only with the same.
 
     Raises:
         TrainingError: the loss is not finite, or `run` belongs to other settings.
@@ -75,7 +81,9 @@ def fit(
     run.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(config.seed)
     optimizers = _optimizers(module, config)
-    first = _resume(run, module, optimizers, config)
+    settings = {**asdict(config), **(recipe or {})}
+    first = _resume(run, module, optimizers, settings)
+    _forget_log(run / "log.jsonl", first)
     compute = torch.compile(loss) if config.compile else loss
     log = (run / "log.jsonl").open("a", buffering=1)
     with log, progress("training", config.steps, done=first) as advance:
@@ -88,7 +96,7 @@ def fit(
             figures |= {"step": done, "seconds": time.perf_counter() - started}
             log.write(json.dumps({key: round(value, 6) for key, value in figures.items()}) + "\n")
             if done % config.save_every == 0 or done == config.steps:
-                _save(run, module, optimizers, done, config)
+                _save(run, module, optimizers, done, settings)
             advance(f"loss {figures['loss']:.3f}")
 
 
@@ -136,17 +144,17 @@ def _optimizers(module: nn.Module, config: FitConfig) -> list[torch.optim.Optimi
     ]
 
 
-def _save(run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer], step: int, config: FitConfig) -> None:
+def _save(run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer], step: int, settings: Settings) -> None:
     state = {
         "step": step,
-        "config": asdict(config),
+        "settings": dict(settings),
         "module": module.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
     }
     write_atomically(run / "checkpoint.pt", lambda path: torch.save(state, path))
 
 
-def _resume(run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer], config: FitConfig) -> int:
+def _resume(run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer], settings: Settings) -> int:
     path = run / "checkpoint.pt"
     if not path.exists():
         return 0
@@ -154,11 +162,21 @@ def _resume(run: Path, module: nn.Module, optimizers: list[torch.optim.Optimizer
         state = torch.load(path, weights_only=True)
     except Exception as error:  # torch raises many kinds
         raise TrainingError(f"{path} cannot be read: {error}", remedy="Remove it to start anew.") from error
-    if state["config"] != asdict(config):
-        raise TrainingError(
-            f"{run} was trained with other settings: {state['config']}.", remedy="Use them, or another folder."
-        )
+    theirs = state["settings"]
+    differing = sorted(key for key in theirs | settings if theirs.get(key) != settings.get(key))
+    if differing:
+        told = ", ".join(f"{key} {theirs.get(key)!r} instead of {settings.get(key)!r}" for key in differing)
+        raise TrainingError(f"{run} was trained with other settings: {told}.", remedy="Use them, or another folder.")
     module.load_state_dict(state["module"])
     for optimizer, saved in zip(optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
     return int(state["step"])
+
+
+def _forget_log(path: Path, step: int) -> None:
+    """Drop the lines behind the checkpoint: a killed run had gone further than it had saved."""
+    if path.exists():
+        lines = path.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+        if kept != lines:
+            write_atomically(path, lambda draft: draft.write_text("".join(kept)))

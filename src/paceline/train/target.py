@@ -18,7 +18,7 @@ from paceline.errors import ConfigError
 from paceline.models.attention import dense_attention
 from paceline.models.spec import Rope, Spec
 from paceline.models.transformer import Transformer
-from paceline.train.data import Windows, load_windows, repeat_tail
+from paceline.train.data import Windows, fingerprint, load_windows, repeat_tail
 from paceline.train.loop import FitConfig, fit
 from paceline.train.losses import next_token_loss, repetition_loss
 
@@ -83,7 +83,12 @@ def train_target(model: Transformer, config: TargetConfig, run: Path) -> None:
     def evaluate() -> Mapping[str, float]:
         return {"heldout_loss": _heldout_loss(model, heldout, config)}
 
-    fit(model, batch_at, loss, evaluate, config.fit, run)
+    recipe = {
+        "windows_per_batch": config.windows_per_batch,
+        "repeated_windows": config.repeated_windows,
+        "windows": fingerprint(windows.tokens),
+    }
+    fit(model, batch_at, loss, evaluate, config.fit, run, recipe)
 
 
 def _check(config: TargetConfig) -> None:
