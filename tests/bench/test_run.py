@@ -15,7 +15,7 @@ from tiny import GOLDEN
 
 import paceline.bench.run as bench_run
 from paceline.bench.machine import watch_machine
-from paceline.bench.options import DecodeBench
+from paceline.bench.options import DecodeBench, measured_models
 from paceline.bench.report import check_plot, save_json, save_plot, show
 from paceline.bench.run import bench_decode
 from paceline.errors import BadRequest, ConfigError
@@ -75,6 +75,19 @@ def test_block_sizes_make_a_method_each_and_scenarios_can_be_chosen(options: Dec
     assert list(methods) == ["ar", "dflash-1", "dflash-4"]
     assert methods["dflash-1"]["acceptance_length"] == 1.0
     assert all(figures["identical"] for figures in methods.values())
+
+
+def test_inflated_models_say_the_same_and_are_labelled(options: DecodeBench) -> None:
+    plain, wide = (bench_decode(replace(options, inflate=factor)) for factor in (1, 2))
+    for name, methods in wide["scenarios"].items():
+        for method, figures in methods.items():
+            assert figures["identical"] is True
+            for figure in ("acceptance_length", "tokens", "distinct_4gram_share"):
+                assert figures[figure] == plain["scenarios"][name][method][figure]
+    assert wide["settings"]["inflate"] == 2
+    assert wide["settings"]["model"] == plain["settings"]["model"]
+    assert "inflated 2×" in measured_models(wide["settings"])
+    assert "inflated" not in measured_models(plain["settings"])
 
 
 def test_sampling_is_identical_too(options: DecodeBench) -> None:

@@ -5,13 +5,14 @@ Plain settings, without torch, so that the command line can show them quickly. K
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from paceline.errors import ConfigError
 
-__all__ = ["PEERS", "DecodeBench"]
+__all__ = ["PEERS", "DecodeBench", "measured_models"]
 
 PEERS = ("transformers",)
 """Other programs that can run beside ours."""
@@ -37,6 +38,7 @@ class DecodeBench:
         temperature, seed: of every request.
         block_sizes: DFlash blocks, anchors included; empty is the drafter's own. Several make a method each:
             "dflash-8", …
+        inflate: measure models that are so many times as wide and compute the same function (`models.inflate`).
         peers: programs to measure in the same run, of `PEERS`; they decode greedily only.
         threads: torch's threads; None leaves them.
 
@@ -57,6 +59,7 @@ class DecodeBench:
     temperature: float = 0.0
     seed: int = 0
     block_sizes: tuple[int, ...] = ()
+    inflate: int = 1
     peers: tuple[str, ...] = ()
     threads: int | None = None
 
@@ -72,6 +75,8 @@ class DecodeBench:
         for size in self.block_sizes:
             if not 1 <= size <= 64:
                 raise ConfigError(f"block_size is {size!r}.", remedy="It must be in [1, 64].", param="block_size")
+        if not 1 <= self.inflate <= 16:
+            raise ConfigError(f"inflate is {self.inflate!r}.", remedy="It must be in [1, 16].", param="inflate")
         self._check_peers()
 
     def _check_peers(self) -> None:
@@ -81,3 +86,10 @@ class DecodeBench:
         if self.peers and self.temperature > 0.0:
             remedy = "Peers draw other random numbers than we do: compare them at temperature 0."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")
+
+
+def measured_models(settings: Mapping[str, Any]) -> str:
+    """The models of a result, from its settings, for a title."""
+    models = " + ".join(Path(name).name for name in (settings["model"], settings["drafter"]) if name)
+    factor = settings.get("inflate", 1)
+    return f"{models} inflated {factor}× (same function, {factor**2}× the work)" if factor > 1 else models

@@ -6,11 +6,12 @@ Needs matplotlib. Knows only the plain data of a result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+
+from paceline.bench.options import measured_models
 
 __all__ = ["draw"]
 
@@ -102,8 +103,7 @@ def _tidy(axes: Axes) -> None:
 def _title(result: Result) -> str:
     settings, machine, found = result["settings"], result["machine"], result["scenarios"].values()
     identical = all(figures["identical"] for methods in found for figures in methods.values())
-    models = " + ".join(Path(name).name for name in (settings["model"], settings["drafter"]) if name)
     return (
-        f"{models} · {settings['dtype']} · {machine['cores']} cores ({machine['cpu']}) · "
+        f"{measured_models(settings)} · {settings['dtype']} · {machine['cores']} cores ({machine['cpu']}) · "
         f"identical output: {'yes' if identical else 'NO'}"
     )

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from paceline.bench.options import measured_models
 from paceline.errors import ConfigError
 from paceline.files import write_atomically
 
@@ -83,8 +84,7 @@ def _ending(path: Path) -> str:
 
 def _title(result: Result) -> str:
     settings = result["settings"]
-    models = " + ".join(Path(name).name for name in (settings["model"], settings["drafter"]) if name)
-    return f"{models}, {settings['dtype']}, temperature {settings['temperature']:g}"
+    return f"{measured_models(settings)}, {settings['dtype']}, temperature {settings['temperature']:g}"
 
 
 def _caption(result: Result) -> str:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from paceline.bench.figures import DEFINITIONS, Sample, figures
 from paceline.bench.identity import Verdict, certify, compare, ends_rightly
 from paceline.bench.machine import machine_facts, watch_machine
 from paceline.bench.options import DecodeBench
+from paceline.bench.pair import measured_pair
 from paceline.bench.peers import transformers_decode
 from paceline.bench.scenarios import BenchPrompt, read_scenarios
 from paceline.decode.autoregressive import Autoregressive
@@ -47,10 +49,10 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
         PacelineError: settings, prompts or models that cannot be used; nothing has been measured then.
     """
     scenarios = read_scenarios(options)
-    with _threads(options.threads):
-        llm = LLM(options.model, drafter=options.drafter, precision=options.precision, device=options.device)
+    with _threads(options.threads), measured_pair(options) as (model, drafter):
+        llm = LLM(model, drafter=drafter, precision=options.precision, device=options.device)
         plain = replace(llm.target, taps=())
-        bench = _Bench(llm, plain, options, _methods(llm, plain, options))
+        bench = _Bench(llm, plain, options, _methods(llm, plain, options, resolve(model)))
         prompts = {name: [bench.admit(prompt) for prompt in found] for name, found in scenarios.items()}
         with watch_machine() as others, progress("bench", sum(map(len, prompts.values()))) as advance:
             bench.warm_up(next(iter(prompts.values()))[0][1])
@@ -121,15 +123,16 @@ class _Bench:
         return min(self._options.max_tokens, self._llm.model.spec.context_tokens - len(prompt))
 
 
-def _methods(llm: LLM, plain: Target, options: DecodeBench) -> dict[str, Decode]:
+def _methods(llm: LLM, plain: Target, options: DecodeBench, folder: Path) -> dict[str, Decode]:
     methods = {"ar": _ours(Autoregressive(plain), llm, options)}
     if llm.drafter is not None:
         for size in options.block_sizes or (llm.drafter.spec.block_size,):
             name = f"dflash-{size}" if len(options.block_sizes) > 1 else "dflash"
             methods[name] = _ours(DFlash(llm.target, llm.drafter, size), llm, options)
     if "transformers" in options.peers:
-        folder, dtype = resolve(options.model or BUNDLED_TARGET), llm.model.embed.weight.dtype
-        methods["transformers"] = transformers_decode(folder, dtype, plain.device, llm.end_token_ids)
+        methods["transformers"] = transformers_decode(
+            folder, llm.model.embed.weight.dtype, plain.device, llm.end_token_ids
+        )
     return methods
 
 

@@ -42,6 +42,7 @@ def decode(
     peer: Annotated[
         list[str] | None, typer.Option(metavar="|".join(PEERS), help="Also measure this program; may be repeated.")
     ] = None,
+    inflate: Annotated[int, typer.Option(help="So many times as wide, computing the same function.")] = 1,
     precision: Precision = _DEFAULTS.precision,
     device: Device = _DEFAULTS.device,
     threads: Threads = None,
@@ -64,6 +65,7 @@ def decode(
         temperature=temperature,
         seed=seed,
         block_sizes=tuple(block_size or ()),
+        inflate=inflate,
         peers=tuple(peer or ()),
         threads=threads,
     )
