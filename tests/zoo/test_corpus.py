@@ -1,7 +1,9 @@
 """The documents and the arrays: splits that share nothing, a fixed order, no doubles."""
 
 import ast
+import sysconfig
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
@@ -48,6 +50,25 @@ def test_documents_are_deterministic_and_without_doubles(monkeypatch):
     held = list(documents("heldout", story_count=50, dialogue_count=75))
     assert [d.name for d in held if d.kind == "story"] == ["report:1000000000", "story:1000000001"]
     assert {d.name for d in held}.isdisjoint(d.name for d in first)
+
+
+def test_copies_of_held_out_code_are_not_trained_on(monkeypatch):
+    body = "\n".join(f"    total = total + weights[{n}] * values[{n}]" for n in range(20))
+    held = Document("code", "a.py:f", "heldout", f"def f(total, weights, values):\n{body}")
+    copied = Document("code", "vendor/a.py:g", "train", f"def g(total, weights, values):\n{body}\n    return total")
+    other = Document(
+        "code", "b.py:h", "train", "def h(numbers):\n    return sum(number * number for number in numbers)"
+    )
+    monkeypatch.setattr("paceline.zoo.corpus.library_documents", lambda: iter([copied, held, other]))
+    assert list(documents("train", 0, 0, 0)) == [other]
+    assert list(documents("heldout", 0, 0, 0)) == [held]
+
+
+def test_pip_is_read_from_its_wheel():
+    wheels = list((Path(sysconfig.get_path("stdlib")) / "ensurepip" / "_bundled").glob("pip-*.whl"))
+    names = {d.name.split("/")[0] for d in library_documents()}
+    assert "asyncio" in names
+    assert ("pip" in names) == bool(wheels), "Debian's Python comes without the wheel"
 
 
 def test_arrays_hold_every_token_of_every_document(tmp_path, capsys):

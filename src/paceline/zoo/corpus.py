@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from paceline.zoo.tokenizer import encode_document, load, save, train_tokenizer
 
 STORIES, DIALOGUES, MODULES = 14_000, 22_000, 1_500
 HELDOUT_FIRST_SEED = 1_000_000_000
+COPIED_SHARE, PAIR_CHARS = 0.25, 40
 REPORT_EVERY = 4  # of the "story" documents, each fourth is a report
 
 
@@ -41,10 +43,27 @@ def documents(
 
 
 def _all_documents(split: Split, story_count: int, dialogue_count: int, module_count: int) -> Iterator[Document]:
-    yield from library_documents()
+    yield from _without_copies(list(library_documents()))
     yield from (module_document(seed, split) for seed in _seeds(split, module_count))
     yield from (story_document(seed, split) for seed in _seeds(split, story_count))
     yield from (dialogue_document(seed, split) for seed in _seeds(split, dialogue_count))
+
+
+def _without_copies(library: list[Document]) -> Iterator[Document]:
+    """The documents, without training ones that say again what a held-out one says, as vendored copies do."""
+    heldout = {pair for document in library if document.split == "heldout" for pair in _line_pairs(document.text)}
+    for document in library:
+        pairs = _line_pairs(document.text)
+        copied = sum(pair in heldout for pair in pairs)
+        if document.split == "heldout" or copied <= COPIED_SHARE * len(pairs):
+            yield document
+
+
+def _line_pairs(text: str) -> list[str]:
+    """Two lines in a row that are not blank, where they are long enough to say something."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    pairs = [f"{first}\n{second}" for first, second in pairwise(lines)]
+    return [pair for pair in pairs if len(pair) >= PAIR_CHARS]
 
 
 def _seeds(split: Split, train_count: int) -> range:

@@ -1,4 +1,4 @@
-"""Code and prose of the running Python's own standard library, read at build time.
+"""Code and prose that came with the running Python, read at build time: its standard library, and the pip in its wheel.
 
 Knows files, `ast` and paragraphs; nothing of tokens. One document per function, method or small
 class, windows of top-level code, the language-reference topics and the long docstrings.
@@ -11,38 +11,59 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from pydoc_data.topics import topics
+from zipfile import ZipFile
 
 from paceline.zoo.documents import Document, split_of
 
+APPLICATIONS = frozenset({"idlelib", "lib2to3", "turtledemo"})
+"""Programs in the library's folder; read after the library, which keeps the order of its held-out functions."""
 SKIPPED_FOLDERS = frozenset(
-    {"test", "tests", "site-packages", "idlelib", "lib2to3", "ensurepip", "turtledemo", "encodings", "pydoc_data"}
-    | {"__phello__", "__pycache__", "idle_test"}
+    {"test", "tests", "site-packages", "ensurepip", "encodings", "pydoc_data", "__phello__", "__pycache__", "idle_test"}
 )
-SKIPPED_TABLES = ("_sysconfigdata", "opcode", "keyword", "token", "html/entities", "_pyrepl")
+SKIPPED_TABLES = re.compile(
+    "^(_sysconfigdata|opcode|keyword|token|html/entities|_pyrepl)|idnadata|uts46data|html5lib/constants|_emoji_codes"
+    "|_cell_widths|chardet/(lang|.*freq|mbcssm)|pygments/(styles|lexers|unistring)"
+)
 SHORTEST_CHARS, LONGEST_CHARS, WINDOW_CHARS = 60, 2500, 2200
 SHORTEST_PROSE_CHARS, PROSE_CHARS = 300, 2600
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def library_documents() -> Iterator[Document]:
-    """Every code and prose document, in file order."""
+    """Every code and prose document, in file order; what pip's wheel is not there to give is left out."""
     root = Path(sysconfig.get_path("stdlib"))
-    for path in sorted(root.rglob("*.py")):
-        name = path.relative_to(root).as_posix()
-        if _wanted(name):
-            yield from _file_documents(name, path)
-    for name in sorted(topics):
-        yield from _prose_documents(f"topics/{name}", _clean_topic(topics[name]))
+    names = [path.relative_to(root) for path in sorted(root.rglob("*.py"))]
+    for name in names:
+        if name.parts[0] not in APPLICATIONS:
+            yield from _file_documents(name.as_posix(), (root / name).read_bytes())
+    for topic in sorted(topics):
+        yield from _prose_documents(f"topics/{topic}", _clean_topic(topics[topic]))
+    for name in names:
+        if name.parts[0] in APPLICATIONS:
+            yield from _file_documents(name.as_posix(), (root / name).read_bytes())
+    for pip_name, content in _pip_files(root / "ensurepip" / "_bundled"):
+        yield from _file_documents(pip_name, content)
+
+
+def _pip_files(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The sources in the wheel that `ensurepip` installs."""
+    for wheel in sorted(folder.glob("pip-*.whl")):
+        with ZipFile(wheel) as archive:
+            for name in sorted(archive.namelist()):
+                if name.endswith(".py"):
+                    yield name, archive.read(name)
 
 
 def _wanted(name: str) -> bool:
     folders = name.split("/")[:-1]
     skipped = any(part in SKIPPED_FOLDERS or part.startswith("config-") for part in folders)
-    return not skipped and not name.startswith(SKIPPED_TABLES)
+    return not skipped and not SKIPPED_TABLES.search(name)
 
 
-def _file_documents(name: str, path: Path) -> Iterator[Document]:
-    source = path.read_text(encoding="utf-8", errors="replace").expandtabs(4)
+def _file_documents(name: str, content: bytes) -> Iterator[Document]:
+    if not _wanted(name):
+        return
+    source = content.decode("utf-8", errors="replace").expandtabs(4)
     try:
         tree = ast.parse(source)
     except SyntaxError:
