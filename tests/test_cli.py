@@ -55,12 +55,12 @@ def test_help_names_every_command(run: Run) -> None:
     told = run("--help")
     assert told.code == 0
     assert "Usage: paceline" in told.out
-    for command in ("generate", "demo", "zoo", "train", "bench"):
+    for command in ("generate", "chat", "demo", "zoo", "train", "bench"):
         assert command in told.out
 
 
 @pytest.mark.parametrize(
-    "command", ["generate", "demo", "zoo list", "zoo corpus", "train target", "train drafter", "bench decode"]
+    "command", ["generate", "chat", "demo", "zoo list", "zoo corpus", "train target", "train drafter", "bench decode"]
 )
 def test_every_command_explains_itself(run: Run, command: str) -> None:
     told = run(*command.split(), "--help")

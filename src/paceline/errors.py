@@ -54,7 +54,7 @@ class BadRequest(PacelineError):
 
 
 class ContextOverflow(BadRequest):
-    """The prompt does not fit the model's context; names both lengths in tokens."""
+    """The prompt does not fit the model's context; names both lengths in tokens, and holds them."""
 
     def __init__(self, prompt_tokens: int, context_tokens: int) -> None:
         super().__init__(
@@ -62,6 +62,8 @@ class ContextOverflow(BadRequest):
             remedy="Shorten the prompt: Paceline never cuts it silently.",
             param="prompt",
         )
+        self.prompt_tokens = prompt_tokens
+        self.context_tokens = context_tokens
 
 
 class ConfigError(PacelineError):

@@ -192,6 +192,20 @@ class Stats:
     verify_seconds: float
     total_seconds: float
 
+    @classmethod
+    def of(cls, method: str, rounds: Sequence[Round], total_seconds: float) -> Stats:
+        """The figures of an answer, finished or stopped early, whose first token has come."""
+        return cls(
+            method=method,
+            rounds=len(rounds),
+            accepted_per_round=tuple(len(round.committed) for round in rounds),
+            drafted_tokens=sum(len(round.proposed) for round in rounds),
+            accepted_tokens=sum(round.accepted for round in rounds),
+            draft_seconds=sum(round.draft_seconds for round in rounds),
+            verify_seconds=sum(round.verify_seconds for round in rounds),
+            total_seconds=total_seconds,
+        )
+
     @property
     def acceptance_length(self) -> float:
         """Mean tokens committed per round, the bonus token included; 0 without a round."""

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from paceline import __version__
-from paceline.cli import bench, demo, generate, train, zoo
+from paceline.cli import bench, chat, demo, generate, train, zoo
 from paceline.cli.output import say_error, say_warning
 from paceline.errors import PacelineError
 
@@ -24,6 +24,7 @@ app = typer.Typer(
     name="paceline", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
 )
 app.command("generate")(generate.generate)
+app.command("chat")(chat.chat)
 app.command("demo")(demo.demo)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(train.app, name="train")

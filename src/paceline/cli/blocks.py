@@ -19,7 +19,7 @@ from paceline.cli.output import printable, write
 from paceline.request import Chunk
 from paceline.text import Detokenizer, Tokenizer
 
-__all__ = ["Blocks", "Part", "plain_marks", "show_blocks", "styled"]
+__all__ = ["Blocks", "Part", "plain_marks", "show_answer", "show_blocks", "styled"]
 
 _BACKGROUNDS = ("#1d4e89", "#1b6b4a")
 _DRAFTED = tuple(Style(color="#ffffff", bgcolor=background) for background in _BACKGROUNDS)
@@ -106,3 +106,12 @@ def show_blocks(chunks: Iterable[Chunk], tokenizer: Tokenizer | None, record: Te
     else:
         for part in parts():
             console.print(styled(part), end="", soft_wrap=True)
+
+
+def show_answer(chunks: Iterable[Chunk], tokenizer: Tokenizer | None, blocks: bool) -> None:
+    """Stream an answer to stdout, on request with its blocks visible; as token ids where there is no tokenizer."""
+    if blocks:
+        show_blocks(chunks, tokenizer)
+        return
+    for chunk in chunks:
+        write(chunk.text if tokenizer else "".join(f"{token} " for token in chunk.token_ids))

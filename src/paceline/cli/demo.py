@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.text import Text
 
-from paceline.cli.options import Drafter, Model, Threads, set_threads
+from paceline.cli.options import Drafter, MaxTokens, Model, Threads, set_threads
 from paceline.cli.output import write
 from paceline.errors import ConfigError
 from paceline.request import Completion, Prompt, Sampling
@@ -34,7 +34,7 @@ def demo(
         str | None, typer.Option(metavar="long_text|dialogue|code", help="One kind of text; all three if left out.")
     ] = None,
     prompt: Annotated[str | None, typer.Option(help="A prompt of your own instead.")] = None,
-    max_tokens: Annotated[int, typer.Option(help="Most new tokens.")] = 160,
+    max_tokens: MaxTokens = 160,
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each method.")] = 3,
     model: Model = None,
     drafter: Drafter = None,

@@ -8,11 +8,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.options import BlockSize, Device, Drafter, Method, Model, Precision, Threads, set_threads
+from paceline.cli.options import (
+    BlockSize,
+    Device,
+    Drafter,
+    MaxTokens,
+    Method,
+    MinP,
+    Model,
+    Precision,
+    Seed,
+    ShowBlocks,
+    Temperature,
+    Threads,
+    TopK,
+    TopP,
+    open_llm,
+)
 from paceline.cli.output import completion_json, say, stats_line, write
 from paceline.errors import BadRequest, ConfigError
 from paceline.request import Chunk, Completion, Prompt, Sampling
@@ -37,12 +53,12 @@ def generate(
     drafter: Drafter = None,
     method: Method = "auto",
     block_size: BlockSize = None,
-    max_tokens: Annotated[int, typer.Option(help="Most new tokens.")] = 256,
-    temperature: Annotated[float, typer.Option(help="0 takes the most probable token.")] = 0.0,
-    top_p: Annotated[float, typer.Option(help="Keep the most probable ids up to this probability mass.")] = 1.0,
-    top_k: Annotated[int, typer.Option(help="Keep so many of the most probable ids; 0 keeps all.")] = 0,
-    min_p: Annotated[float, typer.Option(help="Keep ids with this share of the best id's probability.")] = 0.0,
-    seed: Annotated[int | None, typer.Option(help="The same seed gives the same text.")] = None,
+    max_tokens: MaxTokens = 256,
+    temperature: Temperature = 0.0,
+    top_p: TopP = 1.0,
+    top_k: TopK = 0,
+    min_p: MinP = 0.0,
+    seed: Seed = None,
     stop: Annotated[list[str] | None, typer.Option(help="A text that ends the answer; may be repeated.")] = None,
     repetition_penalty: Annotated[float, typer.Option(help="Over 1 discourages ids of prompt and answer.")] = 1.0,
     presence_penalty: Annotated[float, typer.Option(help="Over 0 discourages ids of the answer, -2 to 2.")] = 0.0,
@@ -50,7 +66,7 @@ def generate(
     precision: Precision = "exact",
     device: Device = "auto",
     threads: Threads = None,
-    show_blocks: Annotated[bool, typer.Option("--show-blocks", help="Show what each round drafted.")] = False,
+    show_blocks: ShowBlocks = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Say on stderr how fast it was.")] = False,
 ) -> None:
@@ -70,11 +86,9 @@ def generate(
         frequency_penalty=frequency_penalty,
     )
     request = _read_prompt(prompt, file, prompt_ids, chat)
-    from paceline.llm import LLM
-
-    set_threads(threads)
-    how: Any = {"method": method, "precision": precision, "device": device}  # checked by LLM, not by types
-    llm = LLM(model, drafter=drafter, block_size=block_size, **how)
+    llm = open_llm(
+        model, drafter, method=method, block_size=block_size, precision=precision, device=device, threads=threads
+    )
     if as_json:
         _print_json(llm.generate([request], sampling)[0], stats)
     else:
@@ -119,15 +133,10 @@ def _print_json(completion: Completion, stats: bool) -> None:
 
 
 def _stream(llm: LLM, prompt: Prompt, sampling: Sampling, blocks: bool, stats: bool) -> None:
-    from paceline.cli.blocks import show_blocks
+    from paceline.cli.blocks import show_answer
 
     taken: list[Chunk] = []
-    chunks = _kept(llm.stream(prompt, sampling), taken)
-    if blocks:
-        show_blocks(chunks, llm.tokenizer)
-    else:
-        for chunk in chunks:
-            write(chunk.text if llm.tokenizer else "".join(f"{token} " for token in chunk.token_ids))
+    show_answer(_kept(llm.stream(prompt, sampling), taken), llm.tokenizer, blocks)
     write("\n")
     completion = taken[-1].completion
     if stats and completion is not None:

@@ -86,7 +86,7 @@ class Answer:
             token_ids=self.token_ids,
             finish_reason=self.finish_reason,
             usage=Usage(len(self.job.prompt), len(self.token_ids)),
-            stats=_stats(self.method, self.rounds, time.perf_counter() - self.started),
+            stats=Stats.of(self.method, self.rounds, time.perf_counter() - self.started),
             seed=self.job.seed,
             prompt_index=self.job.prompt_index,
             choice_index=self.job.choice_index,
@@ -129,16 +129,3 @@ def _admit(decoder: Decoder, job: Job, tokenizer: Tokenizer | None, end_token_id
     sequence = decoder.open(job.prompt, job.sampling, job.seed)
     stopper = Stopper(job.sampling, end_token_ids, sequence.remaining_tokens, Detokenizer(tokenizer))
     return Answer(job, decoder.name, sequence, stopper, started)
-
-
-def _stats(method: str, rounds: Many[Round], total_seconds: float) -> Stats:
-    return Stats(
-        method=method,
-        rounds=len(rounds),
-        accepted_per_round=tuple(len(round.committed) for round in rounds),
-        drafted_tokens=sum(len(round.proposed) for round in rounds),
-        accepted_tokens=sum(round.accepted for round in rounds),
-        draft_seconds=sum(round.draft_seconds for round in rounds),
-        verify_seconds=sum(round.verify_seconds for round in rounds),
-        total_seconds=total_seconds,
-    )
