@@ -46,7 +46,7 @@ def expected(pair: tuple[Path, Path]) -> str:
 
 
 def test_importing_the_commands_imports_nothing_heavy() -> None:
-    heavy = {"torch", "transformers", "numpy", "tokenizers", "matplotlib", "huggingface_hub"}
+    heavy = {"torch", "transformers", "numpy", "tokenizers", "matplotlib", "huggingface_hub", "accelerate", "yaml"}
     code = f"import sys, paceline.cli; assert not {heavy!r} & set(sys.modules), {heavy!r} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 

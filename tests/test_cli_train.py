@@ -15,10 +15,8 @@ from tiny import tiny_spec
 
 from paceline import LLM, Sampling
 from paceline.cli import train
-from paceline.train.drafter import DrafterConfig, Objective
-from paceline.train.loop import FitConfig
-from paceline.train.responses import ResponsesConfig
-from paceline.train.target import TargetConfig
+from paceline.settings import fields_of
+from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig
 from paceline.zoo import catalog, corpus
 from paceline.zoo.documents import Document
 from paceline.zoo.tokenizer import save, train_tokenizer
@@ -124,6 +122,75 @@ def test_flags_are_the_fields_of_the_configurations(command: Callable[..., None]
             assert field.name in flags, field.name
             if field.default is not dataclasses.MISSING:
                 assert flags[field.name].default == field.default, field.name
+
+
+@pytest.mark.parametrize(
+    ("command", "configs"),
+    [("target", (TargetConfig,)), ("drafter", (DrafterConfig, ResponsesConfig))],
+)
+def test_help_tells_every_field(run: Run, command: str, configs: Any) -> None:
+    told = " ".join(run("train", command, "--help").out.split())
+    for field in (field for config in configs for field in fields_of(config)):
+        assert f"--{field.name.replace('_', '-')} " in told
+        assert field.name == "corpus" or field.setting.help in told, field.name
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch) -> list[TargetConfig]:
+    """What the recipe of a target is asked for, instead of training."""
+    asked: list[TargetConfig] = []
+    monkeypatch.setattr("paceline.train.target.train_target", lambda model, config, run: asked.append(config))
+    return asked
+
+
+def settings_file(folder: Path, **settings: Any) -> Path:
+    """As people write it: a key and a value on a line."""
+    path = folder / "run.yaml"
+    path.write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
+    return path
+
+
+def test_settings_come_from_a_file_and_flags_win(run: Run, built: Path, tmp_path: Path, trained: Any) -> None:
+    common = {"corpus": built, "out": tmp_path / "out", "threads": "null"}
+    file = settings_file(tmp_path, **common, steps=7, learning_rate="1e-3", compile="true", window_tokens=32)
+    told = run("train", "target", "--config", file)
+    assert told.code == 0, told.err
+    assert run("train", "target", "--steps", 9, "--config", file, "--no-compile").code == 0
+    first = TargetConfig(built, FitConfig(7, learning_rate=1e-3, compile=True), window_tokens=32)
+    second = TargetConfig(built, FitConfig(9, learning_rate=1e-3), window_tokens=32)
+    assert trained == [first, second]
+
+
+def test_a_drafter_is_configured_by_a_file_too(run: Run, built: Path, tmp_path: Path) -> None:
+    target, _ = talking_pair(tmp_path)
+    settings = {"target": target, "corpus": built, "out": tmp_path / "out", "prompt_tokens": [9, 5]}
+    told = run("train", "drafter", "--config", settings_file(tmp_path, **settings, turn_start="hi"))
+    assert told.code != 0
+    assert "prompt_tokens is (9, 5)" in told.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"windows_per_batc": 3}, "sets 'windows_per_batc' to 3: no such setting. Did you mean windows_per_batch?"),
+        ({"rows_per_batch": 3}, "no such setting"),
+        ({"config": "x"}, "no such setting"),
+        ({"steps": 0}, "steps is 0"),
+        ({"steps": "many"}, "steps is 'many'"),
+        ({"final_share": 1.5}, "final_share is 1.5"),
+        ({"threads": 0}, "threads is 0"),
+        ({"corpus": 3}, "corpus is 3"),
+        ({"ema_decay": 1.0}, "ema_decay is 1.0"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused(
+    run: Run, settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    file = settings_file(tmp_path, **settings)
+    told = run("train", "target", "--config", file, "--out", tmp_path / "out", "--corpus", tmp_path)
+    assert told.code == 2
+    assert message in told.err
+    assert "Traceback" not in told.err
 
 
 def test_zoo_list_reads_what_is_there(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

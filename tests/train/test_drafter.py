@@ -16,14 +16,16 @@ from torch import Tensor
 
 from paceline.decode.dflash import DFlash
 from paceline.decode.target import Target
+from paceline.errors import TrainingError
 from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
+from paceline.train import drafter as recipe
 from paceline.train.blocks import Blocks, block_mask, predict
-from paceline.train.drafter import DrafterConfig, Objective, bundled_drafter_spec, draft_loss, train_drafter
-from paceline.train.loop import FitConfig
+from paceline.train.drafter import bundled_drafter_spec, draft_loss, train_drafter
 from paceline.train.losses import decay_weights, pace_weights
+from paceline.train.options import DrafterConfig, FitConfig, Objective
 from paceline.train.responses import Responses
 from paceline.train.target import bundled_target_spec
 
@@ -198,6 +200,26 @@ def test_the_recipe_is_resumable(tmp_path: Path) -> None:
         train_drafter(drafter, target, counting(12), config, tmp_path)
     for ours, theirs in zip(drafters[0].parameters(), drafters[1].parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        ("draft_loss", r"with rows_per_batch 4\. Lower rows_per_batch; raise micro_batches"),
+        ("acceptance_length", r"with heldout_rows 3\. Lower heldout_rows\."),
+        ("features", r"Lower count\."),
+    ],
+)
+def test_out_of_memory_names_the_setting(
+    place: str, told: str, target: Transformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def out_of_memory(*_: object) -> Tensor:
+        raise MemoryError
+
+    monkeypatch.setattr(recipe, place, out_of_memory)
+    config = DrafterConfig(FitConfig(steps=1), rows_per_batch=4, block_rows=16, heldout_rows=3)
+    with pytest.raises(TrainingError, match=told):
+        train_drafter(Drafter(tiny_drafter_spec(target.spec), target), target, counting(12), config, tmp_path)
 
 
 def test_the_bundled_drafter_fits_the_bundled_target() -> None:

@@ -2,69 +2,58 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from tiny import same_weights
-from torch import Tensor, nn
+from torch import Tensor
+from toy import CONFIG, Toy, batch_at, log_of
 
-from paceline.errors import TrainingError
-from paceline.train.loop import FitConfig, fit
-
-CONFIG = FitConfig(steps=9, learning_rate=0.02, warmup_steps=3, save_every=2, evaluate_every=4)
-
-
-class Toy(nn.Module):
-    """A matrix, an embedding and a bias: all that the two optimisers share out between them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        generator = torch.Generator().manual_seed(5)
-        self.embed = nn.Embedding(10, 6)
-        self.matrix = nn.Linear(6, 10)
-        with torch.no_grad():
-            for parameter in self.parameters():
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) / 3)
-
-    def loss(self, tokens: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
-        logits = self.matrix(self.embed(tokens[:, 0])).float()
-        noise = torch.rand(()) * 0  # draws from the generator that `fit` seeds
-        return nn.functional.cross_entropy(logits, tokens[:, 1]) + noise, {"figure": logits.mean()}
+from paceline.errors import ConfigError, TrainingError
+from paceline.train import loop
+from paceline.train.loop import fit
+from paceline.train.options import FitConfig
 
 
 class KilledError(Exception):
     pass
 
 
-def batch_at(index: int, killed_at: int | None = None) -> tuple[Tensor]:
-    if index == killed_at:
-        raise KilledError
-    tokens = torch.randint(10, (8,), generator=torch.Generator().manual_seed(index))
-    return (torch.stack((tokens, (tokens * 3 + 1) % 10), 1),)
+def until(killed_at: int | None) -> Callable[[int], tuple[Tensor]]:
+    """Batches up to one at which the run is killed."""
+
+    def batch(index: int) -> tuple[Tensor]:
+        if index == killed_at:
+            raise KilledError
+        return batch_at(index)
+
+    return batch
 
 
 def train(run: Path, config: FitConfig = CONFIG, killed_at: int | None = None, toy: Toy | None = None) -> Toy:
     toy = toy or Toy()
-    fit(toy, lambda index: batch_at(index, killed_at), toy.loss, lambda: {"score": 1.5}, config, run)
+    fit(toy, until(killed_at), toy.loss, toy.score, config, run)
     return toy
 
 
-def log_of(run: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+@pytest.fixture(autouse=True)
+def _without_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are drawn in test_plot.py; here they would take most of the time."""
+    monkeypatch.setattr(loop, "save_plot", lambda path, lines, heldout: None)
 
 
-@pytest.mark.parametrize("micro_batches", [1, 2])
+@pytest.mark.parametrize(("micro_batches", "ema_decay"), [(1, 0.0), (2, 0.0), (1, 0.7)])
 @pytest.mark.parametrize("killed", [1, 2, 3, 4, 8])
 def test_a_killed_run_that_is_resumed_equals_an_uninterrupted_one(
-    killed: int, micro_batches: int, tmp_path: Path
+    killed: int, micro_batches: int, ema_decay: float, tmp_path: Path
 ) -> None:
     """KilledError in step `killed` + 1; checkpoints stand after every second step."""
-    config = FitConfig(**{**vars_of(CONFIG), "micro_batches": micro_batches})
+    config = replace(CONFIG, micro_batches=micro_batches, ema_decay=ema_decay)
     whole = train(tmp_path / "whole", config)
     with pytest.raises(KilledError):
         train(tmp_path / "killed", config, killed_at=killed * micro_batches)
@@ -75,10 +64,6 @@ def test_a_killed_run_that_is_resumed_equals_an_uninterrupted_one(
     assert same_weights(resumed, whole)
     losses = [(line["step"], line["loss"]) for line in log_of(tmp_path / "killed")]
     assert losses == [(line["step"], line["loss"]) for line in log_of(tmp_path / "whole")], "each step once, in order"
-
-
-def vars_of(config: FitConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in config.__dataclass_fields__}
 
 
 def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
@@ -92,15 +77,29 @@ def test_a_checkpoint_that_was_not_finished_does_not_count(tmp_path: Path) -> No
     whole = train(tmp_path / "whole")
     with pytest.raises(KilledError):
         train(tmp_path / "killed", killed_at=5)
-    (tmp_path / "killed" / "checkpoint.pt.partial").write_bytes(b"torn")
+    torn = tmp_path / "killed" / ".123.checkpoint.pt"
+    torn.write_bytes(b"torn")
     assert same_weights(train(tmp_path / "killed"), whole)
+    assert not torn.exists()
 
 
-@pytest.mark.parametrize("change", [{"steps": 10}, {"learning_rate": 0.01}, {"seed": 1}, {"micro_batches": 2}])
+@pytest.mark.parametrize(
+    "change", [{"steps": 10}, {"learning_rate": 0.01}, {"seed": 1}, {"micro_batches": 2}, {"ema_decay": 0.5}]
+)
 def test_other_settings_are_refused(change: dict[str, Any], tmp_path: Path) -> None:
     train(tmp_path)
     with pytest.raises(TrainingError, match="other settings"):
-        train(tmp_path, FitConfig(**{**vars_of(CONFIG), **change}))
+        train(tmp_path, replace(CONFIG, **change))
+
+
+def test_a_setting_that_a_checkpoint_is_too_old_to_know_has_its_default(tmp_path: Path) -> None:
+    whole = train(tmp_path)
+    state = torch.load(tmp_path / "checkpoint.pt")
+    del state["settings"]["ema_decay"], state["average"]
+    torch.save(state, tmp_path / "checkpoint.pt")
+    assert same_weights(train(tmp_path, killed_at=0), whole)
+    with pytest.raises(TrainingError, match=r"ema_decay 0\.0 instead of 0\.5"):
+        train(tmp_path, replace(CONFIG, ema_decay=0.5))
 
 
 def test_another_recipe_is_refused_and_told(tmp_path: Path) -> None:
@@ -150,8 +149,9 @@ def test_the_log_says_what_happened(tmp_path: Path) -> None:
         assert line.keys() >= {"loss", "figure", "gradient_norm", "learning_rate", "seconds"}
 
 
-def test_micro_batches_are_averaged(tmp_path: Path) -> None:
+def test_micro_batches_are_averaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two halves as micro batches give the step of the whole batch, up to rounding (bfloat16 products)."""
+    monkeypatch.setattr(torch.nn.functional, "dropout", lambda hidden, share: hidden)  # halves would draw another
     toys = []
     for micro_batches in (1, 2):
         toy = Toy()
@@ -184,3 +184,89 @@ def test_frozen_parameters_stay(tmp_path: Path) -> None:
     train(tmp_path, toy=toy)
     assert torch.equal(toy.embed.weight, Toy().embed.weight)
     assert not torch.equal(toy.matrix.weight, Toy().matrix.weight)
+
+
+# the average
+
+
+def weights_of(toy: Toy) -> list[Tensor]:
+    return [p.detach().clone() for p in toy.parameters()]
+
+
+def close(ours: list[Tensor], theirs: list[Tensor]) -> bool:
+    return all(torch.allclose(one, other, atol=1e-6) for one, other in zip(ours, theirs, strict=True))
+
+
+def test_the_average_is_evaluated_and_left_and_saved_beside_the_weights(tmp_path: Path) -> None:
+    """By its definition, from the weights before every batch; to average changes nothing of the training itself."""
+    runs: dict[float, list[list[Tensor]]] = {0.0: [], 0.3: []}
+    evaluated: list[list[Tensor]] = []
+    toys = {decay: Toy() for decay in runs}
+    for decay, toy in toys.items():
+
+        def batch(index: int, toy: Toy = toy, seen: list[list[Tensor]] = runs[decay]) -> tuple[Tensor]:
+            seen.append(weights_of(toy))
+            return batch_at(index)
+
+        def evaluate(toy: Toy = toy) -> dict[str, float]:
+            evaluated.append(weights_of(toy))
+            return {}
+
+        config = replace(CONFIG, steps=4, ema_decay=decay, evaluate_every=2)
+        fit(toy, batch, toy.loss, evaluate, config, tmp_path / str(decay))
+    for plain, averaged in zip(*runs.values(), strict=True):
+        assert close(plain, averaged)
+    trajectory = [*runs[0.0], weights_of(toys[0.0])]
+    averages = [trajectory[0]]
+    for weights, decay in zip(trajectory[1:], (2 / 11, 3 / 12, 0.3, 0.3), strict=True):
+        averages.append([decay * old + (1 - decay) * new for old, new in zip(averages[-1], weights, strict=True)])
+    assert close(evaluated[2], averages[2])
+    assert close(evaluated[3], averages[4])
+    assert close(weights_of(toys[0.3]), averages[4])
+    saved = torch.load(tmp_path / "0.3" / "checkpoint.pt")
+    assert close(list(saved["module"].values()), trajectory[4])
+    assert close(list(saved["average"].values()), averages[4])
+
+
+@pytest.mark.parametrize("decay", [-0.1, 1.0, 2.0])
+def test_an_average_that_would_not_move_is_refused(decay: float) -> None:
+    with pytest.raises(ConfigError, match="ema_decay"):
+        replace(CONFIG, ema_decay=decay)
+
+
+# memory
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        torch.OutOfMemoryError("CUDA out of memory."),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes."),
+    ],
+)
+def test_out_of_memory_names_the_setting_to_lower(error: Exception, tmp_path: Path) -> None:
+    def loss(tokens: Tensor) -> Any:
+        raise error
+
+    with pytest.raises(TrainingError, match=r"with windows 3\. Lower windows; raise micro_batches") as told:
+        fit(Toy(), batch_at, loss, dict, CONFIG, tmp_path, {"windows": 3}, batch_setting="windows")
+    assert told.value.param == "windows"
+    with pytest.raises(TrainingError, match="Lower the size of a micro batch; raise micro_batches"):
+        fit(Toy(), batch_at, loss, dict, CONFIG, tmp_path)
+
+
+def test_what_torch_says_without_memory_is_understood(tmp_path: Path) -> None:
+    def loss(tokens: Tensor) -> Any:
+        return torch.empty(2**55), {}
+
+    with pytest.raises(TrainingError, match="Out of memory"):
+        fit(Toy(), batch_at, loss, dict, CONFIG, tmp_path)
+
+
+def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
+    def loss(tokens: Tensor) -> Any:
+        raise RuntimeError("shapes differ")
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        fit(Toy(), batch_at, loss, dict, CONFIG, tmp_path)

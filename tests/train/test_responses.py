@@ -14,7 +14,8 @@ from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 from paceline.decode.target import Target
 from paceline.errors import TrainingError
 from paceline.train import responses
-from paceline.train.responses import ResponsesConfig, features, generate_responses, load_responses
+from paceline.train.options import ResponsesConfig
+from paceline.train.responses import features, generate_responses, load_responses
 
 TURN = (60, 61)
 CONFIG = ResponsesConfig(count=9, prompt_tokens=(3, 5), max_tokens=6, batch=4, part=4)

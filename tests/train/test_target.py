@@ -18,8 +18,9 @@ from paceline.errors import ConfigError, TrainingError
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
-from paceline.train.loop import FitConfig
-from paceline.train.target import TargetConfig, bundled_target_spec, train_target
+from paceline.train import target
+from paceline.train.options import FitConfig, TargetConfig
+from paceline.train.target import bundled_target_spec, train_target
 
 VOCAB = 64
 
@@ -58,6 +59,26 @@ def test_it_is_resumable(corpus: Path, tmp_path: Path) -> None:
     for model in models:
         train_target(model, config_for(corpus, 4), tmp_path / "run")
     assert same_weights(*models)
+
+
+def test_the_averaged_weights_are_the_result(corpus: Path, tmp_path: Path) -> None:
+    config = config_for(corpus, 4)
+    models = [Transformer(tiny_spec(tied_head=True)) for _ in range(2)]
+    for model in models:  # the second finds the run finished
+        train_target(model, replace(config, fit=replace(config.fit, ema_decay=0.5)), tmp_path / "run")
+        state = torch.load(tmp_path / "run" / "checkpoint.pt")
+        assert all(torch.equal(p, state["average"][name]) for name, p in model.named_parameters())
+        assert not torch.equal(model.embed.weight, state["module"]["embed.weight"])
+
+
+def test_out_of_memory_names_the_windows(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target, "_loss", out_of_memory)
+    with pytest.raises(TrainingError, match=r"with windows_per_batch 4\. Lower windows_per_batch; raise micro_batches"):
+        train_target(Transformer(tiny_spec()), config_for(corpus, 4), tmp_path / "run")
+
+
+def out_of_memory(*_: object) -> torch.Tensor:
+    raise MemoryError
 
 
 def test_another_corpus_or_window_is_not_resumed(corpus: Path, tmp_path: Path) -> None:

@@ -7,9 +7,8 @@ and head are the target's and stay frozen. `train.blocks` says what a block sees
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 import torch
@@ -21,51 +20,13 @@ from paceline.models.spec import DrafterSpec, Spec
 from paceline.models.transformer import Transformer
 from paceline.train.blocks import Blocks, acceptance_length, predict, teacher_logits
 from paceline.train.data import fingerprint
-from paceline.train.loop import FitConfig, fit
+from paceline.train.loop import fit
 from paceline.train.losses import decay_weights, divergence, pace_weights, token_nats, weighted_mean
+from paceline.train.memory import memory_is_set_by
+from paceline.train.options import DrafterConfig, Objective
 from paceline.train.responses import Responses, features
 
-__all__ = ["DrafterConfig", "Objective", "bundled_drafter_spec", "draft_loss", "new_drafter", "train_drafter"]
-
-
-Weighting = Literal["decay", "pace"]
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """What a slot's loss is, and what it weighs.
-
-    Attributes:
-        weighting: "decay" is exp(-(slot - 1) / gamma), "pace" is D-PACE (`losses.pace_weights`).
-        distill_share: share of KL(target || drafter); the rest is cross-entropy with the answer's token.
-    """
-
-    weighting: Weighting = "decay"
-    gamma: float = 7.0
-    distill_share: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.weighting not in get_args(Weighting):
-            raise ConfigError(f"weighting is {self.weighting!r:.40}.", remedy=f"It is one of {get_args(Weighting)}.")
-
-
-@dataclass(frozen=True, slots=True)
-class DrafterConfig:
-    """Settings of a drafter's training.
-
-    Attributes:
-        rows_per_batch: answers per step.
-        block_rows: slots per answer and step, anchors included; shared out over blocks of one random length.
-        objective: what is minimised.
-        heldout_rows: answers kept back to measure the acceptance length on.
-    """
-
-    fit: FitConfig
-    rows_per_batch: int = 32
-    block_rows: int = 96
-    shortest_block: int = 4
-    objective: Objective = Objective()
-    heldout_rows: int = 128
+__all__ = ["bundled_drafter_spec", "draft_loss", "new_drafter", "train_drafter"]
 
 
 def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
@@ -113,13 +74,14 @@ def train_drafter(
     """Train `drafter` in place on the target's answers; resumes from `run` where that holds a checkpoint.
 
     Raises:
-        TrainingError: too few answers to keep some back.
-        ConfigError: block lengths that do not fit the drafter.
+        TrainingError: too few answers to keep some back; or as `fit`.
+        ConfigError: block lengths that do not fit the drafter; or as `fit`.
         UnsupportedModel: the drafter has sliding or causal layers, which are run but not trained.
     """
     _check(drafter.spec, responses, config)
     taps, last = drafter.spec.target_layer_ids, target.spec.num_layers - 1
-    tapped = features(target, responses.tokens, taps if taps[-1] == last else (*taps, last))
+    with memory_is_set_by("count"):
+        tapped = features(target, responses.tokens, taps if taps[-1] == last else (*taps, last))
     heldout = torch.arange(min(config.heldout_rows, len(responses.tokens) // 4))
     training = torch.arange(len(heldout), len(responses.tokens))
 
@@ -136,10 +98,12 @@ def train_drafter(
         rng = np.random.default_rng((config.fit.seed, 2))
         batch = _batch(responses, tapped, heldout, drafter.spec.block_size, 6, rng)
         drafter.eval()
-        return {"acceptance_length": acceptance_length(drafter, batch)}
+        with memory_is_set_by("heldout_rows", config.heldout_rows):
+            return {"acceptance_length": acceptance_length(drafter, batch)}
 
     settings = {key: value for key, value in asdict(config).items() if key != "fit"}
-    fit(drafter, batch_at, loss, evaluate, config.fit, run, {**settings, "answers": fingerprint(responses.tokens)})
+    recipe = {**settings, "answers": fingerprint(responses.tokens)}
+    fit(drafter, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting="rows_per_batch")
 
 
 def _check(spec: DrafterSpec, responses: Responses, config: DrafterConfig) -> None:

@@ -17,41 +17,16 @@ from torch import Tensor
 
 from paceline.decode.lockstep import LockstepJob, decode_lockstep
 from paceline.decode.target import Target
-from paceline.errors import ConfigError, TrainingError
+from paceline.errors import TrainingError
 from paceline.files import write_atomically
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.progress import progress
 from paceline.request import Sampling
+from paceline.train.memory import memory_is_set_by
+from paceline.train.options import ResponsesConfig
 
-__all__ = ["Responses", "ResponsesConfig", "features", "generate_responses", "load_responses"]
-
-
-@dataclass(frozen=True, slots=True)
-class ResponsesConfig:
-    """What to generate.
-
-    Attributes:
-        count: answers.
-        prompt_tokens: shortest and longest beginning of a plain document.
-        max_tokens: longest answer.
-        sampled_share: share of the answers drawn at temperature 1; the rest is greedy.
-        batch: answers decoded together.
-        part: answers per part file.
-    """
-
-    count: int
-    prompt_tokens: tuple[int, int] = (24, 80)
-    max_tokens: int = 160
-    sampled_share: float = 0.25
-    batch: int = 48
-    part: int = 480
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        shortest, longest = self.prompt_tokens
-        if not 1 <= shortest <= longest:
-            raise ConfigError(f"prompt_tokens is {self.prompt_tokens}.", remedy="Give the shorter length first.")
+__all__ = ["Responses", "features", "generate_responses", "load_responses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +56,7 @@ def generate_responses(
     out.mkdir(parents=True, exist_ok=True)
     prompts = _prompts(corpus, turn_start, config)
     parts = -(-config.count // config.part)
-    with progress("answers", parts) as advance:
+    with progress("answers", parts) as advance, memory_is_set_by("batch", config.batch):
         for part in range(parts):
             path = out / f"part-{part:04d}.npz"
             chosen = prompts[part * config.part : (part + 1) * config.part]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,30 +18,11 @@ from paceline.models.attention import dense_attention
 from paceline.models.spec import Rope, Spec
 from paceline.models.transformer import Transformer
 from paceline.train.data import Windows, fingerprint, load_windows, repeat_tail
-from paceline.train.loop import FitConfig, fit
+from paceline.train.loop import fit
 from paceline.train.losses import next_token_loss, repetition_loss
+from paceline.train.options import TargetConfig
 
-__all__ = ["TargetConfig", "bundled_target_spec", "train_target"]
-
-
-@dataclass(frozen=True, slots=True)
-class TargetConfig:
-    """Settings of a target's training.
-
-    Attributes:
-        corpus: folder with train.npz and heldout.npz.
-        window_tokens, windows_per_batch: one micro batch.
-        repeated_windows: so many windows of a micro batch become a beginning and its end over and over, on which
-            the model is taught not to loop (`losses.repetition_loss`).
-        evaluation_windows: held-out windows per evaluation.
-    """
-
-    corpus: Path
-    fit: FitConfig
-    window_tokens: int = 384
-    windows_per_batch: int = 11
-    repeated_windows: int = 0
-    evaluation_windows: int = 33
+__all__ = ["bundled_target_spec", "train_target"]
 
 
 def bundled_target_spec(vocab_size: int = 8192, eos_token_ids: tuple[int, ...] = ()) -> Spec:
@@ -68,7 +48,12 @@ def bundled_target_spec(vocab_size: int = 8192, eos_token_ids: tuple[int, ...] =
 
 
 def train_target(model: Transformer, config: TargetConfig, run: Path) -> None:
-    """Train `model` in place; resumes from `run` where that holds a checkpoint."""
+    """Train `model` in place; resumes from `run` where that holds a checkpoint.
+
+    Raises:
+        ConfigError: too many repeated windows, or too short ones; or as `fit`.
+        TrainingError: no corpus; or as `fit`.
+    """
     _check(config)
     windows = load_windows(config.corpus / "train.npz", config.window_tokens)
     heldout = load_windows(config.corpus / "heldout.npz", config.window_tokens)
@@ -88,7 +73,7 @@ def train_target(model: Transformer, config: TargetConfig, run: Path) -> None:
         "repeated_windows": config.repeated_windows,
         "windows": fingerprint(windows.tokens),
     }
-    fit(model, batch_at, loss, evaluate, config.fit, run, recipe)
+    fit(model, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting="windows_per_batch")
 
 
 def _check(config: TargetConfig) -> None:

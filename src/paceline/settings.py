@@ -1,0 +1,143 @@
+"""What the fields of a configuration mean to a user: flags, YAML keys, help and checks are made from it.
+
+A field is declared as `steps: Annotated[int, Setting("Optimiser steps in all.", least=1)] = 100`. Knows neither what
+a setting is for, nor the command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+
+from paceline.errors import ConfigError
+
+__all__ = ["Field", "Setting", "assemble", "fields_of", "read_settings"]
+
+Config = TypeVar("Config")
+
+_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text", Path: "a path", NoneType: "null"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Setting:
+    """What a user is told of a field, and the range of its values."""
+
+    help: str
+    least: float | None = None
+    most: float | None = None
+
+
+class Field(NamedTuple):
+    """A setting with its name, type and default (`dataclasses.MISSING` where it has to be given)."""
+
+    name: str
+    kind: Any
+    setting: Setting
+    default: Any = dataclasses.MISSING
+
+
+def fields_of(config: type) -> list[Field]:
+    """The fields of a dataclass; a configuration inside it stands as its own fields."""
+    found: list[Field] = []
+    hints = get_type_hints(config, include_extras=True)
+    for field in dataclasses.fields(config):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            found += fields_of(hint)  # type: ignore[arg-type]
+        else:
+            kind, setting = get_args(hint)
+            found.append(Field(field.name, kind, setting, field.default))
+    return found
+
+
+def assemble(config: type[Config], values: Mapping[str, Any]) -> Config:
+    """`config`, and the configurations in it, from `values` by the names of the fields; the rest has its default."""
+    given: dict[str, Any] = {}
+    hints = get_type_hints(config)
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        if dataclasses.is_dataclass(hints[field.name]):
+            given[field.name] = assemble(hints[field.name], values)
+        elif field.name in values:
+            given[field.name] = values[field.name]
+    return config(**given)
+
+
+def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
+    """The settings of a YAML file by name, as YAML has them: paths are text, pairs are lists.
+
+    Raises:
+        ConfigError: no YAML mapping, an unknown key, or a value of the wrong type or outside its range; names key,
+            value and what is allowed.
+    """
+    known = {field.name: field for field in allowed}
+    values = _mapping(path)
+    for key, value in values.items():
+        if key not in known:
+            guess = [f"Did you mean {name}?" for name in get_close_matches(str(key), known, 1)]
+            remedy = " ".join([*guess, f"Allowed are: {', '.join(known)}."])
+            raise ConfigError(f"{path} sets {key!r:.40} to {value!r:.40}: no such setting.", remedy=remedy, param=key)
+        if not _fits(value, known[key].kind) or not _in_range(value, known[key].setting):
+            remedy = f"It must be {_described(known[key])}."
+            raise ConfigError(f"{key} is {value!r:.80} in {path}.", remedy=remedy, param=key)
+    return values
+
+
+def _mapping(path: Path) -> dict[Any, Any]:
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """YAML 1.1 takes 4e-3 for text, as it has no point; people who write it mean the number."""
+
+    number = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
+    try:
+        with path.open(encoding="utf-8") as file:
+            values = yaml.load(file, Loader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}", remedy="Give a YAML file of settings.") from error
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} holds {values!r:.40}.", remedy="Give lines such as 'steps: 100'.")
+    return values
+
+
+def _fits(value: object, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if get_origin(kind) is tuple:
+        kinds = get_args(kind)
+        return isinstance(value, list) and len(value) == len(kinds) and all(map(_fits, value, kinds))
+    if get_args(kind):  # a union
+        return any(_fits(value, each) for each in get_args(kind))
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    return type(value) is (str if kind is Path else kind)  # True is no integer
+
+
+def _in_range(value: object, setting: Setting) -> bool:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return True
+    return (setting.least is None or value >= setting.least) and (setting.most is None or value <= setting.most)
+
+
+def _described(field: Field) -> str:
+    bounds = ((" of at least", field.setting.least), (" of at most", field.setting.most))
+    told = " and".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+    return _kind_described(field.kind) + told
+
+
+def _kind_described(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, get_args(kind)))
+    if get_origin(kind) is tuple:
+        return f"a list of {len(get_args(kind))}: " + ", ".join(map(_kind_described, get_args(kind)))
+    if get_args(kind):
+        return " or ".join(map(_kind_described, get_args(kind)))
+    return _WORDS[kind]

@@ -1,0 +1,83 @@
+"""What a run resumes from: weights, their average, optimisers and step in one file, whole or not there at all.
+
+Knows the layout of the file, not what was trained. No random state is in it: all that is drawn is a function of the
+micro batch it is drawn for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from paceline.errors import TrainingError
+from paceline.files import write_atomically
+from paceline.train.average import Average
+from paceline.train.options import FitConfig
+
+__all__ = ["Trained", "forget_drafts", "resume", "save"]
+
+_NAME = "checkpoint.pt"
+
+Settings = Mapping[str, Any]
+
+
+class Trained(NamedTuple):
+    """All that changes from step to step."""
+
+    module: nn.Module
+    optimizers: list[torch.optim.Optimizer]
+    average: Average
+
+
+def save(run: Path, trained: Trained, step: int, settings: Settings) -> None:
+    """Write what was trained in `step` steps; the last checkpoint is replaced when this one is complete."""
+    state = {
+        "step": step,
+        "settings": dict(settings),
+        "module": trained.module.state_dict(),
+        "optimizers": [optimizer.state_dict() for optimizer in trained.optimizers],
+        "average": trained.average.state_dict(),
+    }
+    write_atomically(run / _NAME, lambda path: torch.save(state, path))
+
+
+def resume(run: Path, trained: Trained, settings: Settings) -> int:
+    """Load the checkpoint of `run`, where there is one, and give its step, otherwise 0.
+
+    Raises:
+        TrainingError: it cannot be read, or was trained with other settings.
+    """
+    path = run / _NAME
+    if not path.exists():
+        return 0
+    try:
+        state = torch.load(path, weights_only=True)
+    except Exception as error:  # torch raises many kinds
+        raise TrainingError(f"{path} cannot be read: {error}", remedy="Remove it to start anew.") from error
+    _check_same(run, state["settings"], settings)
+    trained.module.load_state_dict(state["module"])
+    for optimizer, saved in zip(trained.optimizers, state["optimizers"], strict=True):
+        optimizer.load_state_dict(saved)
+    trained.average.load_state_dict(state.get("average", {}))
+    return int(state["step"])
+
+
+def forget_drafts(run: Path) -> None:
+    """Remove what a run that was killed while it saved has left: it is as large as a checkpoint."""
+    for draft in run.glob(f".*.{_NAME}"):
+        draft.unlink()
+
+
+def _check_same(run: Path, theirs: Settings, ours: Settings) -> None:
+    # A run that is older than a setting was trained with its default: defaults change nothing.
+    defaults = {each.name: each.default for each in fields(FitConfig) if each.default is not MISSING}
+    theirs = {**defaults, **theirs}
+    differing = sorted(key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key))
+    if differing:
+        told = ", ".join(f"{key} {theirs.get(key)!r} instead of {ours.get(key)!r}" for key in differing)
+        raise TrainingError(f"{run} was trained with other settings: {told}.", remedy="Use them, or another folder.")

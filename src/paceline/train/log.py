@@ -1,0 +1,31 @@
+"""The log of a run: one JSON object per step and line, in order, each step once. Knows only figures by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from paceline.files import write_atomically
+
+__all__ = ["append", "forget_after", "read_log"]
+
+
+def append(path: Path, figures: Mapping[str, float]) -> None:
+    """Add the line of a step."""
+    with path.open("a", encoding="utf-8") as log:
+        log.write(json.dumps({key: round(value, 6) for key, value in figures.items()}) + "\n")
+
+
+def read_log(path: Path) -> list[dict[str, float]]:
+    """The figures of every step."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def forget_after(path: Path, step: int) -> None:
+    """Drop the lines behind the checkpoint: a killed run had gone further than it had saved."""
+    if path.exists():
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
+        if kept != lines:
+            write_atomically(path, lambda draft: draft.write_text("".join(kept), encoding="utf-8"))

@@ -1,0 +1,44 @@
+"""Out of memory, told as the setting to lower. Knows how torch and NumPy say it, not who asked for how much.
+
+A machine whose kernel ends the process (Linux does, where memory was promised and is not there) leaves nothing to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from paceline.errors import TrainingError
+
+__all__ = ["SAME_WORK", "memory_is_set_by"]
+
+SAME_WORK = "raise micro_batches by as much, and a step learns from as many"
+"""What makes up for smaller micro batches."""
+
+
+@contextmanager
+def memory_is_set_by(setting: str, value: object = None, instead: str = "") -> Iterator[None]:
+    """What runs inside takes memory in proportion to `setting`.
+
+    Args:
+        value: of the setting, where it is known.
+        instead: what makes up for a lower one.
+
+    Raises:
+        TrainingError: there was not enough.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        told = f", with {setting} {value}" if value is not None else ""
+        remedy = f"Lower {setting}{f'; {instead}' if instead else ''}."
+        raise TrainingError(f"Out of memory{told}.", remedy=remedy, param=setting) from error
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    # torch has an error of its own for accelerators, and only a sentence for the CPU.
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)

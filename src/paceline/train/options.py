@@ -1,0 +1,126 @@
+"""What training is asked to do: the settings of the loop and of every recipe, which are also flags and YAML keys.
+
+Plain settings, without torch, so that the command line can show them quickly. Knows nothing of how they are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from paceline.errors import ConfigError
+from paceline.settings import Setting
+
+__all__ = ["DrafterConfig", "FitConfig", "Objective", "ResponsesConfig", "TargetConfig"]
+
+Weighting = Literal["decay", "pace"]
+
+
+@dataclass(frozen=True, slots=True)
+class FitConfig:
+    """Settings of a run, whatever is trained.
+
+    Raises:
+        ConfigError: `ema_decay` is not in [0, 1).
+    """
+
+    steps: Annotated[int, Setting("Optimiser steps in all; the schedule ends there.", least=1)]
+    learning_rate: Annotated[
+        float, Setting("Peak rate of both optimisers (Muon's update is matched to AdamW's RMS).", least=0)
+    ] = 4e-3
+    warmup_steps: Annotated[int, Setting("Steps of linear rise, before the cosine down.", least=0)] = 50
+    final_share: Annotated[float, Setting("Last rate, as a share of the peak.", least=0, most=1)] = 0.02
+    clip: Annotated[float, Setting("Largest gradient norm.", least=0)] = 1.0
+    micro_batches: Annotated[
+        int, Setting("Backward passes per step, shared out among all processes; they must divide it.", least=1)
+    ] = 1
+    ema_decay: Annotated[
+        float,
+        Setting("Evaluate and save a running average of the weights, such as 0.99; 0 for the last ones.", least=0),
+    ] = 0.0
+    evaluate_every: Annotated[int, Setting("Steps between evaluations; there is one at the end.", least=1)] = 100
+    save_every: Annotated[int, Setting("Steps between savings; there is one at the end.", least=1)] = 100
+    compile: Annotated[
+        bool, Setting("Use torch.compile, which needs a C++ compiler and pays after some hundred steps.")
+    ] = False
+    seed: Annotated[int, Setting("Of everything that is drawn.", least=0)] = 0
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.ema_decay < 1.0:
+            raise ConfigError(f"ema_decay is {self.ema_decay}.", remedy="It must be at least 0 and below 1.")
+
+
+@dataclass(frozen=True, slots=True)
+class TargetConfig:
+    """Settings of a target's training."""
+
+    corpus: Annotated[Path, Setting("Folder with train.npz and heldout.npz, as `paceline zoo corpus` writes it.")]
+    fit: FitConfig
+    window_tokens: Annotated[int, Setting("Length of a training window.", least=2)] = 384
+    windows_per_batch: Annotated[int, Setting("Windows of a micro batch.", least=1)] = 11
+    repeated_windows: Annotated[
+        int, Setting("Of these, how many repeat themselves, to teach the model not to loop.", least=0)
+    ] = 0
+    evaluation_windows: Annotated[int, Setting("Held-out windows per evaluation.", least=1)] = 33
+
+
+@dataclass(frozen=True, slots=True)
+class Objective:
+    """What a slot's loss is, and what it weighs.
+
+    Raises:
+        ConfigError: no such weighting.
+    """
+
+    weighting: Annotated[
+        Weighting, Setting("How slots are weighted: exp(-(slot - 1) / gamma), or by D-PACE, see train/losses.py.")
+    ] = "decay"
+    gamma: Annotated[float, Setting("Decay of the slots' weights.", least=0.1)] = 7.0
+    distill_share: Annotated[
+        float, Setting("Share of KL(target || drafter); the rest is cross-entropy.", least=0, most=1)
+    ] = 0.0
+
+    def __post_init__(self) -> None:
+        if self.weighting not in get_args(Weighting):
+            raise ConfigError(f"weighting is {self.weighting!r:.40}.", remedy=f"It is one of {get_args(Weighting)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterConfig:
+    """Settings of a drafter's training."""
+
+    fit: FitConfig
+    rows_per_batch: Annotated[int, Setting("Answers of a micro batch.", least=1)] = 32
+    block_rows: Annotated[
+        int, Setting("Slots per answer, anchors included; shared out over blocks of one random length.", least=1)
+    ] = 96
+    shortest_block: Annotated[int, Setting("Blocks are this long, up to the drafter's own.", least=2)] = 4
+    objective: Objective = Objective()
+    heldout_rows: Annotated[
+        int, Setting("Answers kept back, to measure the acceptance length on; at most a quarter.", least=1)
+    ] = 128
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesConfig:
+    """What a target is to answer, for a drafter to learn from.
+
+    Raises:
+        ConfigError: lengths of prompts that are not in order.
+    """
+
+    count: Annotated[int, Setting("Answers the target generates to learn from.", least=8)] = 4800
+    prompt_tokens: Annotated[tuple[int, int], Setting("Shortest and longest beginning of a plain document.")] = (24, 80)
+    max_tokens: Annotated[int, Setting("Longest answer.", least=8)] = 160
+    sampled_share: Annotated[float, Setting("Share drawn at temperature 1; the rest is greedy.", least=0, most=1)] = (
+        0.25
+    )
+    batch: Annotated[int, Setting("Answers decoded together.", least=1)] = 48
+    part: Annotated[int, Setting("Answers per file: so many are lost when the run is killed.", least=1)] = 480
+    seed: Annotated[int, Setting("Of everything that is drawn.", least=0)] = 0
+
+    def __post_init__(self) -> None:
+        shortest, longest = self.prompt_tokens
+        if not 1 <= shortest <= longest:
+            raise ConfigError(f"prompt_tokens is {self.prompt_tokens}.", remedy="Give the shorter length first.")

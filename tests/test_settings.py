@@ -1,0 +1,111 @@
+"""Settings from YAML files, checked against the fields of configurations."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import pytest
+
+from paceline.errors import ConfigError
+from paceline.settings import Field, Setting, assemble, fields_of, read_settings
+
+
+@dataclass(frozen=True)
+class Inner:
+    rate: Annotated[float, Setting("A rate.", least=0, most=1)] = 0.5
+    kind: Annotated[Literal["soft", "hard"], Setting("A kind.")] = "soft"
+
+
+@dataclass(frozen=True)
+class Outer:
+    folder: Annotated[Path, Setting("A folder.")]
+    inner: Inner
+    pair: Annotated[tuple[int, int], Setting("A pair.")] = (1, 2)
+    fast: Annotated[bool, Setting("A switch.")] = False
+    count: Annotated[int | None, Setting("A count.", least=1)] = None
+    name: Annotated[str, Setting("A name.")] = "x"
+
+
+def read(path: Path, text: str) -> dict[str, Any]:
+    (path / "run.yaml").write_text(text)
+    return read_settings(path / "run.yaml", fields_of(Outer))
+
+
+def test_fields_of_inner_configurations_stand_among_the_others() -> None:
+    names = [field.name for field in fields_of(Outer)]
+    assert names == ["folder", "rate", "kind", "pair", "fast", "count", "name"]
+    assert fields_of(Outer)[0] == Field("folder", Path, Setting("A folder."), MISSING)
+    assert fields_of(Outer)[1] == Field("rate", float, Setting("A rate.", 0, 1), 0.5)
+
+
+def test_configurations_are_assembled_by_name() -> None:
+    built = assemble(Outer, {"folder": Path("a"), "rate": 0.1, "pair": (3, 4), "other": 7})
+    assert built == Outer(Path("a"), Inner(rate=0.1), (3, 4))
+
+
+def test_all_kinds_of_values(tmp_path: Path) -> None:
+    text = "folder: a/b\nrate: 1\nkind: hard\npair: [3, 4]\nfast: true\ncount: null\nname: y  # why\n"
+    values = {"folder": "a/b", "rate": 1, "kind": "hard", "pair": [3, 4], "fast": True, "count": None, "name": "y"}
+    assert read(tmp_path, text) == values
+    assert read(tmp_path, "") == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("4e-3", 4e-3), ("4E-3", 4e-3), ("4.e-3", 4e-3), (".4e-2", 4e-3), ("1e-1", 0.1)]
+)
+def test_numbers_as_people_write_them(text: str, number: float, tmp_path: Path) -> None:
+    assert read(tmp_path, f"rate: {text}") == {"rate": number}
+    assert read(tmp_path, f"name: e{text}") == {"name": f"e{text}"}
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "allowed"),
+    [
+        ("rate: fast", "rate is 'fast'", "a number of at least 0 and of at most 1"),
+        ("rate: 1.5", "rate is 1.5", "a number of at least 0 and of at most 1"),
+        ("rate: -1", "rate is -1", "a number of at least 0"),
+        ("rate: .nan", "rate is nan", "a number"),
+        ("rate: true", "rate is True", "a number"),
+        ("rate: '0.5'", "rate is '0.5'", "a number"),
+        ("count: 0", "count is 0", "an integer or null of at least 1"),
+        ("count: 1.0", "count is 1.0", "an integer or null"),
+        ("count: true", "count is True", "an integer"),
+        ("fast: 1", "fast is 1", "true or false"),
+        ("kind: medium", "kind is 'medium'", "'soft' or 'hard'"),
+        ("pair: 3", "pair is 3", "a list of 2: an integer, an integer"),
+        ("pair: [3]", "pair is [3]", "a list of 2"),
+        ("pair: [3, x]", "pair is [3, 'x']", "a list of 2"),
+        ("folder: 3", "folder is 3", "a path"),
+        ("folder: null", "folder is None", "a path"),
+        ("name: [a]", "name is ['a']", "text"),
+        (
+            "ratio: 3",
+            "sets 'ratio' to 3",
+            "Did you mean rate? Allowed are: folder, rate, kind, pair, fast, count, name.",
+        ),
+        ("inner: {rate: 1}", "sets 'inner' to {'rate': 1}", "Allowed are: folder, rate"),
+        ("3: 3", "sets 3 to 3", "Allowed are"),
+    ],
+)
+def test_what_cannot_be_used_is_told_with_key_value_and_what_is_allowed(
+    text: str, message: str, allowed: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as told:
+        read(tmp_path, text)
+    assert message in told.value.message
+    assert "run.yaml" in told.value.message
+    assert allowed in told.value.remedy
+
+
+@pytest.mark.parametrize("text", ["- a", "a", "a: [", "a: !!python/object:os.system x"])
+def test_what_is_no_mapping_of_plain_values_is_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run\.yaml"):
+        read(tmp_path, text)
+
+
+def test_no_text_at_all(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_settings(tmp_path / "run.yaml", [])
