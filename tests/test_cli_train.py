@@ -74,6 +74,16 @@ def test_a_trained_pair_decodes(run: Run, built: Path, tmp_path: Path) -> None:
         assert first.token_ids == second.token_ids
 
 
+def test_a_target_is_taught_out_of_its_loops(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    windows = ("--window-tokens", 16, "--windows-per-batch", 2, "--evaluation-windows", 2)
+    answers = ("--count", 12, "--max-tokens", 60, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 20)
+    given = ("--target", tmp_path / "out" / "target", "--corpus", built, "--out", tmp_path / "better")
+    told = run("train", "unloop", *given, *windows, *answers, "--steps", 2, "--loop-share", 0.0)
+    assert told.code == 0, told.err
+    assert LLM(tmp_path / "better").generate(["Once"], Sampling(max_tokens=5))[0].token_ids
+
+
 def test_the_same_command_again_changes_nothing(run: Run, built: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert train_pair(run, built, out).code == 0

@@ -14,6 +14,7 @@ from paceline.train.losses import (
     pace_weights,
     repetition_loss,
     token_nats,
+    unlikelihood_loss,
     weighted_mean,
 )
 
@@ -100,3 +101,12 @@ def test_repetition_loss_has_no_gradient_through_the_repeated_and_is_finite_wher
     certain[0, 2:, :3] = 1e4
     certain[0, :2, 4] = 1e4
     assert repetition_loss(certain, torch.tensor([[1, 1, 1, 1]]), torch.tensor([2]), torch.tensor([2])).isfinite()
+
+
+def test_unlikelihood_loss() -> None:
+    marked = torch.tensor([True, False, True, False, False, True])
+    expected = sum(-math.log(1 - math.exp(-nats(row))) for row in (0, 2, 5)) / 3
+    assert float(unlikelihood_loss(LOGITS, TARGETS, marked)) == pytest.approx(expected, rel=1e-5)
+    assert float(unlikelihood_loss(LOGITS, TARGETS, torch.zeros(6, dtype=torch.bool))) == 0.0
+    certain = torch.full((1, 3), -1e4).index_fill(-1, torch.tensor([1]), 1e4)
+    assert unlikelihood_loss(certain, torch.tensor([1]), torch.tensor([True])).isfinite()

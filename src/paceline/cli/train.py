@@ -20,18 +20,19 @@ from paceline.cli.flags import configured
 from paceline.cli.options import Threads, set_threads
 from paceline.cli.output import say
 from paceline.errors import ConfigError, TrainingError
-from paceline.train.options import DrafterConfig, ResponsesConfig, TargetConfig
+from paceline.train.options import DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 
 if TYPE_CHECKING:
     from paceline.text import Tokenizer
 
-__all__ = ["app", "drafter", "target"]
+__all__ = ["app", "drafter", "target", "unloop"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a target, then a drafter for it.")
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 Corpus = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder that `paceline zoo corpus` wrote.")]
+TurnStart = Annotated[str, typer.Option(help="What opens an assistant's turn.")]
 Out = Annotated[Path, typer.Option(file_okay=False, help="Folder for the checkpoint; the same one resumes.")]
 
 
@@ -54,9 +55,46 @@ def target(*, corpus: Corpus, out: Out, recipe: TargetConfig, threads: Threads =
     train_target(model, recipe, out / "run")
     if team.is_main_process:
         save_transformer(model, out)
-        for name in _TOKENIZER_FILES:
-            if (corpus / "tokenizer" / name).is_file():
-                shutil.copyfile(corpus / "tokenizer" / name, out / name)
+        _copy_tokenizer(corpus / "tokenizer", out)
+        say(f"Wrote {out}.")
+
+
+@app.command("unloop")
+@configured(steps=45, learning_rate=5e-4, warmup_steps=8, max_tokens=112, sampled_share=0.0, batch=64, count=448)
+def unloop(
+    *,
+    target: Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")],
+    corpus: Corpus,
+    out: Out,
+    recipe: UnloopConfig,
+    answers: ResponsesConfig,
+    turn_start: TurnStart = "<|im_start|>assistant\n",
+    threads: Threads = None,
+) -> None:
+    """Let a target answer greedily, then teach it not to say the same again; may be repeated on its own result."""
+    from paceline.models.load import load_transformer, resolve
+
+    folder = resolve(target)
+    tokenizer = _tokenizer(folder)
+    import torch
+
+    from paceline.models.save import save_transformer
+    from paceline.train.processes import join
+    from paceline.train.responses import load_responses
+    from paceline.train.unloop import train_unloop
+
+    team = join()
+    set_threads(threads)
+    if team.is_main_process:
+        opening = _opening(tokenizer, turn_start)
+        _answer(folder, tokenizer, corpus, out / "answers", opening=opening, config=answers)
+    team.wait_for_everyone()
+    responses = load_responses(out / "answers", 2 * answers.prompt_tokens[1] + answers.max_tokens)
+    model = load_transformer(folder, torch.float32, trainable=True)
+    train_unloop(model, responses, recipe, out / "run")
+    if team.is_main_process:
+        save_transformer(model, out)
+        _copy_tokenizer(folder, out)
         say(f"Wrote {out}.")
 
 
@@ -70,7 +108,7 @@ def drafter(
     recipe: DrafterConfig,
     answers: ResponsesConfig,
     mask_token: Annotated[str, typer.Option(help="The token that stands for an empty slot.")] = "<|mask|>",
-    turn_start: Annotated[str, typer.Option(help="What opens an assistant's turn.")] = "<|im_start|>assistant\n",
+    turn_start: TurnStart = "<|im_start|>assistant\n",
     threads: Threads = None,
 ) -> None:
     """Let a target generate answers, then train a DFlash drafter on them."""
@@ -78,7 +116,7 @@ def drafter(
 
     folder = resolve(target)
     tokenizer = _tokenizer(folder)
-    mask, opening = _mask_and_opening(tokenizer, mask_token, turn_start)
+    mask, opening = _mask(tokenizer, mask_token), _opening(tokenizer, turn_start)
     check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
     import torch
 
@@ -101,14 +139,27 @@ def drafter(
         say(f"Wrote {out}.")
 
 
-def _mask_and_opening(tokenizer: Tokenizer, mask_token: str, turn_start: str) -> tuple[int, tuple[int, ...]]:
-    """The ids of the empty slot, and of what opens an assistant's turn."""
+def _mask(tokenizer: Tokenizer, token: str) -> int:
+    """The id of the empty slot."""
+    mask = tokenizer.token_id(token)
+    if mask is None:
+        raise ConfigError(f"The target's tokenizer lacks the mask token {token!r}.", remedy="Name the one it has.")
+    return mask
+
+
+def _opening(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:
+    """The ids of what opens an assistant's turn."""
     # A tokenizer may begin every text with a start token, which stands nowhere inside a document.
-    mask, opening = tokenizer.token_id(mask_token), tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
-    if mask is None or not opening:
-        named = {"mask_token": mask_token, "turn_start": turn_start}
-        raise ConfigError(f"The target's tokenizer lacks one of {named}.", remedy="Name the ones it has.")
-    return mask, opening
+    opening = tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
+    if not opening:
+        raise ConfigError(f"The target's tokenizer lacks the turn start {turn_start!r}.", remedy="Name the one it has.")
+    return opening
+
+
+def _copy_tokenizer(folder: Path, out: Path) -> None:
+    for name in _TOKENIZER_FILES:
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, out / name)
 
 
 def _tokenizer(folder: Path) -> Tokenizer:

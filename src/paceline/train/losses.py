@@ -16,6 +16,7 @@ __all__ = [
     "pace_weights",
     "repetition_loss",
     "token_nats",
+    "unlikelihood_loss",
     "weighted_mean",
 ]
 
@@ -46,6 +47,18 @@ def repetition_loss(
     losses = -torch.log1p(-(probabilities - kept_share * before).abs().clamp_max(1 - 1e-4))
     repeated = (index >= starts.unsqueeze(1)).float()
     return (losses * repeated).sum() / repeated.sum()
+
+
+def unlikelihood_loss(logits: Tensor, targets: Tensor, marked: Tensor) -> Tensor:
+    """Mean of -log(1 - p) over the marked tokens: what makes them less likely. 0 where none is marked.
+
+    Source: arXiv 1908.04319, eq. 6.
+
+    Args:
+        logits: [..., vocab]; targets: [...], ids; marked: [...], bool.
+    """
+    probabilities = torch.exp(-token_nats(logits, targets))
+    return weighted_mean(-torch.log1p(-probabilities.clamp_max(1 - 1e-4)), marked.float())
 
 
 def token_nats(logits: Tensor, targets: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, get_args
 from paceline.errors import ConfigError
 from paceline.settings import Setting
 
-__all__ = ["DrafterConfig", "FitConfig", "Objective", "ResponsesConfig", "TargetConfig"]
+__all__ = ["DrafterConfig", "FitConfig", "Objective", "ResponsesConfig", "TargetConfig", "UnloopConfig"]
 
 Weighting = Literal["decay", "pace"]
 
@@ -63,6 +63,21 @@ class TargetConfig:
         int, Setting("Of these, how many repeat themselves, to teach the model not to loop.", least=0)
     ] = 0
     evaluation_windows: Annotated[int, Setting("Held-out windows per evaluation.", least=1)] = 33
+
+
+@dataclass(frozen=True, slots=True)
+class UnloopConfig:
+    """Settings of teaching a target out of its loops."""
+
+    corpus: Annotated[Path, Setting("Folder with train.npz and heldout.npz, as `paceline zoo corpus` writes it.")]
+    fit: FitConfig
+    window_tokens: Annotated[int, Setting("Length of a training window.", least=2)] = 384
+    windows_per_batch: Annotated[int, Setting("Windows of a micro batch.", least=1)] = 7
+    answers_per_batch: Annotated[int, Setting("Looping answers of a micro batch.", least=1)] = 14
+    loop_share: Annotated[
+        float, Setting("An answer loops where more than this share of it was said before.", least=0, most=1)
+    ] = 0.25
+    evaluation_windows: Annotated[int, Setting("Held-out windows per evaluation.", least=1)] = 22
 
 
 @dataclass(frozen=True, slots=True)
