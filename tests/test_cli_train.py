@@ -16,7 +16,7 @@ from tiny import tiny_spec
 from paceline import LLM, Sampling
 from paceline.cli import train
 from paceline.settings import fields_of
-from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig
+from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.zoo import catalog, corpus
 from paceline.zoo.documents import Document
 from paceline.zoo.tokenizer import save, train_tokenizer
@@ -39,7 +39,7 @@ def built(run: Run, documents: list[Document], tmp_path: Path, monkeypatch: pyte
     )
     given = ("--stories", 12, "--dialogues", 24, "--tokenizer", tmp_path / "tokens")
     assert run("zoo", "corpus", tmp_path / "corpus", *given).code == 0
-    monkeypatch.setattr("paceline.train.target.bundled_target_spec", tiny_target)
+    monkeypatch.setattr("paceline.train.recipes.bundled_target_spec", tiny_target)
     return tmp_path / "corpus"
 
 
@@ -112,8 +112,8 @@ def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path)
     assert "has no tokenizer" in told.err
     target, _ = talking_pair(tmp_path)
     settings = ("--target", target, "--corpus", built, "--out", tmp_path / "out")
-    assert "lacks one of" in run("train", "drafter", *settings, "--mask-token", "<none>").err
-    assert "lacks one of" in run("train", "drafter", *settings, "--turn-start", "").err
+    assert "lacks the mask token" in run("train", "drafter", *settings, "--mask-token", "<none>").err
+    assert "lacks the turn start" in run("train", "drafter", *settings, "--turn-start", "").err
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_flags_are_the_fields_of_the_configurations(command: Callable[..., None]
 
 @pytest.mark.parametrize(
     ("command", "configs"),
-    [("target", (TargetConfig,)), ("drafter", (DrafterConfig, ResponsesConfig))],
+    [("target", (TargetConfig,)), ("unloop", (UnloopConfig,)), ("drafter", (DrafterConfig, ResponsesConfig))],
 )
 def test_help_tells_every_field(run: Run, command: str, configs: Any) -> None:
     told = " ".join(run("train", command, "--help").out.split())
@@ -149,7 +149,7 @@ def test_help_tells_every_field(run: Run, command: str, configs: Any) -> None:
 def trained(monkeypatch: pytest.MonkeyPatch) -> list[TargetConfig]:
     """What the recipe of a target is asked for, instead of training."""
     asked: list[TargetConfig] = []
-    monkeypatch.setattr("paceline.train.target.train_target", lambda model, config, run: asked.append(config))
+    monkeypatch.setattr("paceline.train.recipes.train_target", lambda model, config, run: asked.append(config))
     return asked
 
 

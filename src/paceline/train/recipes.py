@@ -1,0 +1,151 @@
+"""From a corpus to checkpoints: a target, one that loops less, and a drafter, each a folder that `LLM` opens.
+
+What the commands of `paceline train` do. A folder holds the checkpoint, `run/` (log, curve and what resuming needs) and
+the `answers/` learnt from; the same call goes on where it was killed. Of several processes the first one writes. Knows
+the order of the steps, nothing of how they are done.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+from paceline.decode.target import Target
+from paceline.errors import ConfigError, TrainingError
+from paceline.files import write_atomically
+from paceline.models.load import check_same_tokens, load_transformer
+from paceline.models.save import save_drafter, save_transformer
+from paceline.models.transformer import Transformer
+from paceline.text import Tokenizer, load_tokenizer
+from paceline.train.drafter import bundled_drafter_spec, new_drafter, train_drafter
+from paceline.train.options import DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.processes import join
+from paceline.train.responses import Responses, generate_responses, load_responses
+from paceline.train.target import bundled_target_spec, train_target
+from paceline.train.unloop import train_unloop
+
+__all__ = ["make_drafter", "make_target", "make_unlooped"]
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+
+
+def make_target(config: TargetConfig, out: Path) -> None:
+    """Train the bundled AR target from random weights.
+
+    Raises:
+        TrainingError, ConfigError: as `train_target`, or the corpus has no tokenizer.
+    """
+    tokenizer = _tokenizer(config.corpus / "tokenizer")
+    team = join()
+    torch.manual_seed(config.fit.seed)
+    model = Transformer(bundled_target_spec(tokenizer.size, _end_ids(tokenizer)))
+    train_target(model, config, out / "run")
+    if team.is_main_process:
+        save_transformer(model, out)
+        _copy_tokenizer(config.corpus / "tokenizer", out)
+
+
+def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, turn_start: str, out: Path) -> None:
+    """Let the target in `folder` answer, then teach it not to say the same again.
+
+    Raises:
+        TrainingError, ConfigError: as `train_unloop`, or the tokenizer lacks what is named.
+    """
+    tokenizer = _tokenizer(folder)
+    opening = _opening(tokenizer, turn_start)
+    responses = _answered(folder, tokenizer, config.corpus, answers, opening, out)
+    model = load_transformer(folder, torch.float32, trainable=True)
+    train_unloop(model, responses, config, out / "run")
+    if join().is_main_process:
+        save_transformer(model, out)
+        _copy_tokenizer(folder, out)
+
+
+def make_drafter(
+    folder: Path,
+    corpus: Path,
+    config: DrafterConfig,
+    answers: ResponsesConfig,
+    *,
+    mask_token: str,
+    turn_start: str,
+    out: Path,
+) -> None:
+    """Let the target in `folder` answer, then train a DFlash drafter on that.
+
+    Raises:
+        TrainingError, ConfigError: as `train_drafter`, or the tokenizer lacks what is named.
+        VocabularyMismatch: the corpus has another tokenizer.
+    """
+    tokenizer = _tokenizer(folder)
+    mask = tokenizer.token_id(mask_token)
+    if mask is None:
+        remedy = "Name the one it has."
+        raise ConfigError(f"The target's tokenizer lacks the mask token {mask_token!r}.", remedy=remedy)
+    opening = _opening(tokenizer, turn_start)
+    check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
+    responses = _answered(folder, tokenizer, corpus, answers, opening, out)
+    model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
+    drafter = new_drafter(bundled_drafter_spec(model.spec, mask), model, config.fit.seed)
+    train_drafter(drafter, model, responses, config, out / "run")
+    if join().is_main_process:
+        save_drafter(drafter, out)
+
+
+def _answered(
+    folder: Path, tokenizer: Tokenizer, corpus: Path, config: ResponsesConfig, opening: tuple[int, ...], out: Path
+) -> Responses:
+    """The answers of the target in `folder`, which the first process generates where they are missing."""
+    team = join()
+    if team.is_main_process:
+        _answer(folder, tokenizer, corpus, out / "answers", opening=opening, config=config)
+    team.wait_for_everyone()
+    return load_responses(out / "answers", 2 * config.prompt_tokens[1] + config.max_tokens)
+
+
+def _answer(
+    folder: Path, tokenizer: Tokenizer, corpus: Path, out: Path, *, opening: tuple[int, ...], config: ResponsesConfig
+) -> None:
+    """Let the target answer; refuses to mix answers of other settings."""
+    settings = json.dumps({"target": str(folder.resolve()), **asdict(config)})
+    known = out / "settings.json"
+    if known.is_file() and known.read_text(encoding="utf-8") != settings:
+        told = f"{out} holds answers of other settings: {known.read_text(encoding='utf-8')}."
+        raise TrainingError(told, remedy="Use them, or another folder.")
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(known, lambda draft: draft.write_text(settings, encoding="utf-8"))
+    model = load_transformer(folder, torch.float32)
+    ends = frozenset(model.spec.eos_token_ids) | tokenizer.eos_ids
+    generate_responses(Target(model, tokenizer.size), corpus / "train.npz", opening, config, ends, out)
+
+
+def _opening(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:
+    """The ids of what opens an assistant's turn."""
+    # A tokenizer may begin every text with a start token, which stands nowhere inside a document.
+    opening = tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
+    if not opening:
+        raise ConfigError(f"The target's tokenizer lacks the turn start {turn_start!r}.", remedy="Name the one it has.")
+    return opening
+
+
+def _tokenizer(folder: Path) -> Tokenizer:
+    found = load_tokenizer(folder)
+    if found is None:
+        raise TrainingError(f"{folder} has no tokenizer.", remedy="paceline zoo corpus DIR makes a corpus with one.")
+    return found
+
+
+def _end_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
+    """What ends a text, and what ends a turn of a chat."""
+    turn_end = tokenizer.token_id("<|im_end|>")
+    return tuple(sorted(tokenizer.eos_ids | ({turn_end} if turn_end is not None else set())))
+
+
+def _copy_tokenizer(folder: Path, out: Path) -> None:
+    for name in _TOKENIZER_FILES:
+        if (folder / name).is_file():
+            shutil.copyfile(folder / name, out / name)
