@@ -305,6 +305,16 @@ def test_bench_decode_ends_with_1_where_the_output_differs(run: Run, monkeypatch
     assert run("bench", "decode").code == 1
 
 
+def test_peers_are_repeated_or_listed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[DecodeBench] = []
+    monkeypatch.setattr("paceline.bench.run.bench_decode", lambda options: asked.append(options) or {"scenarios": {}})
+    monkeypatch.setattr("paceline.bench.report.show", lambda _: None)
+    names = ("transformers", "llama.cpp-f32", "dflash-official")
+    assert run("bench", "decode", "--peers", "transformers,llama.cpp-f32", "--peer", "dflash-official").code == 0
+    assert asked[0].peers == names
+    assert run("bench", "decode", "--peers", "transformers,vllm").code == 2
+
+
 def test_bench_flags_are_the_fields_of_its_settings() -> None:
     flags = set(signature(decode).parameters) - {"json", "plot"}
     renamed = {"scenarios": "scenario", "block_sizes": "block_size", "peers": "peer"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.figures import DEFINITIONS, Sample, distinct_4gram_share, figures
+from paceline.bench.figures import DEFINITIONS, Sample, distinct_4gram_share, figures, share_of_bandwidth
 
 
 def sample(seconds: float, tokens: tuple[int, ...] = (1, 2, 3, 4, 5), committed: tuple[int, ...] = (3, 1)) -> Sample:
@@ -57,6 +57,13 @@ def test_looping_text_does_not_count_and_short_answers_weigh_little() -> None:
     assert not figures([[sample(1.0, looping)]], [[sample(1.0, looping)]])["counts"]
     mixed = [[sample(1.0, varied)], [sample(1.0, short)]]
     assert figures(mixed, mixed)["distinct_4gram_share"] == pytest.approx(98 / 100)
+
+
+def test_share_of_bandwidth_counts_the_rounds_without_the_prompt() -> None:
+    runs = [[sample(1.0), sample(4.0), sample(2.0)], [sample(3.0), sample(3.0), sample(9.0)]]
+    share = share_of_bandwidth(runs, bytes_per_pass=900, bytes_per_second=4000.0)
+    assert share == pytest.approx(900 * (2 + 2) / (0.9 * (2.0 + 3.0)) / 4000)
+    assert share_of_bandwidth([[sample(1.0, (9,), ())]], 900, 4000.0) is None
 
 
 def test_every_figure_is_defined() -> None:

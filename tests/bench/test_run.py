@@ -14,7 +14,8 @@ from rich.console import Console
 from tiny import GOLDEN
 
 import paceline.bench.run as bench_run
-from paceline.bench.machine import watch_machine
+from paceline.bench.figures import all_identical
+from paceline.bench.machine import machine_ceilings, watch_machine
 from paceline.bench.options import DecodeBench, measured_models
 from paceline.bench.report import check_plot, save_json, save_plot, show
 from paceline.bench.run import bench_decode
@@ -25,6 +26,15 @@ REQUIRED = {
     "tokens_per_second", "ms_per_token", "acceptance_length", "speedup_vs_ar", "identical",
     "draft_seconds", "verify_seconds", "other_seconds",
 }  # fmt: skip
+
+
+CEILINGS = {"read_gigabytes_per_second": 20.0, "float32_gigaflops": 100.0, "bfloat16_gigaflops": 200.0}
+
+
+@pytest.fixture(autouse=True)
+def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second for each run of these tests is saved."""
+    monkeypatch.setattr(bench_run, "machine_ceilings", lambda _: CEILINGS)
 
 
 @pytest.fixture
@@ -54,13 +64,20 @@ def test_result_has_the_promised_keys_and_is_plain_data(options: DecodeBench) ->
             assert figures.keys() - {"prompts"} <= result["definitions"].keys()
             assert figures["identical"] is True
             assert figures["mismatches"] == {}
+            assert figures["lossless"] is True
             assert figures["prompts"] == 2
             assert figures["ms_per_token"] == pytest.approx(1000 / figures["tokens_per_second"])
         assert methods["ar"]["acceptance_length"] == methods["ar"]["speedup_vs_ar"] == 1.0
         assert methods["dflash"]["acceptance_length"] > 1.0
         assert methods["dflash"]["tokens"] == methods["ar"]["tokens"]
+        ar = methods["ar"]
+        rounds = ar["tokens"] - ar["prompts"]
+        seconds = ar["verify_seconds"] + ar["other_seconds"]
+        share = ar["bytes_per_pass"] * rounds / seconds / 20e9
+        assert ar["share_of_bandwidth"] == pytest.approx(share)  # the median of two is their mean, so parts add up
+        assert methods["dflash"]["bytes_per_pass"] == ar["bytes_per_pass"]
         assert methods["ar"]["draft_seconds"] == 0.0 < methods["dflash"]["draft_seconds"]
-    assert {"cores", "torch", "threads", "cpu"} <= result["machine"].keys()
+    assert {"cores", "torch", "threads", "cpu", *CEILINGS} <= result["machine"].keys()
     others = {"load_average_before", "load_average_after", "busy_cores_elsewhere"}
     assert result["what_else_ran"].keys() == others
     assert result["settings"]["block_sizes"] == [8]
@@ -109,7 +126,7 @@ def test_without_a_drafter_only_plain_decoding_is_measured(options: DecodeBench)
 
 @pytest.mark.parametrize("fault", ["token", "short"])
 def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    honest = bench_run._ours
+    honest = bench_run._decode_with
 
     def lying(decoder: Any, *rest: Any) -> Any:
         decode = honest(decoder, *rest)
@@ -123,7 +140,7 @@ def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: py
 
         return wrong
 
-    monkeypatch.setattr(bench_run, "_ours", lying)
+    monkeypatch.setattr(bench_run, "_decode_with", lying)
     result = bench_decode(replace(options, repeats=1))
     for scenario, methods in result["scenarios"].items():
         assert methods["ar"]["identical"]
@@ -133,6 +150,18 @@ def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: py
     with console.capture() as capture:
         show(result, console)
     assert "NOT IDENTICAL: code, dflash: code-4 at token 9." in capture.get()
+    assert not all_identical(result["scenarios"])
+
+
+def test_a_method_that_promises_nothing_may_differ(options: DecodeBench) -> None:
+    result = bench_decode(replace(options, repeats=1, scenarios=("code",)))
+    other = result["scenarios"]["code"]["ar"] | {"lossless": False, "identical": False, "mismatches": {"code-3": 4}}
+    result["scenarios"]["code"]["llama.cpp-q8_0"] = other
+    assert all_identical(result["scenarios"])
+    console = Console(width=120)
+    with console.capture() as capture:
+        show(result, console)
+    assert "Not identical, nor promised (other weights or rounding): code, llama.cpp-q8_0: code-3 at" in capture.get()
 
 
 def test_a_prompt_that_cannot_be_served_stops_before_the_first_measurement(
@@ -157,8 +186,14 @@ def test_report_of_a_run(options: DecodeBench, tmp_path: Path) -> None:
     console = Console(width=80)
     with console.capture() as capture:
         show(result, console)
-    table = capture.get()
-    assert all(word in table for word in ("long_text", "dflash-8", "ms/tok", "same", "yes"))
+    table = " ".join(capture.get().split())
+    assert all(word in table for word in ("long_text", "dflash-8", "ms/tok", "same", "yes", "20 GB/s", "100 GFLOP/s"))
+    for name in CEILINGS:  # as in a result of an older version
+        del result["machine"][name]
+    with console.capture() as capture:
+        show(result, console)
+    assert "GB/s" not in capture.get()
+    result["machine"] |= CEILINGS
     save_json(result, tmp_path / "new" / "result.json")
     assert json.loads((tmp_path / "new" / "result.json").read_text()) == result
     for name in ("plot.png", "plot.svg"):
@@ -187,21 +222,12 @@ def test_busy_cores_do_not_count_our_own() -> None:
     assert seen["busy_cores_elsewhere"] is None or seen["busy_cores_elsewhere"] >= 0.0
 
 
+def test_ceilings_are_of_this_world() -> None:
+    for value in machine_ceilings(torch.device("cpu")).values():
+        assert 0.1 < value < 1e6
+
+
 def test_missing_peer_is_a_clear_error(options: DecodeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ConfigError, match=r"not installed.*paceline\[bench\]"):
+    with pytest.raises(ConfigError, match=r"not installed.*paceline\[peers\]"):
         bench_decode(replace(options, peers=("transformers",)))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("default::DeprecationWarning", "default::FutureWarning")  # of the peer's own imports
-def test_transformers_gives_the_same_tokens(options: DecodeBench) -> None:
-    pytest.importorskip("transformers")
-    result = bench_decode(replace(options, peers=("transformers",)))
-    for methods in result["scenarios"].values():
-        assert list(methods) == ["ar", "dflash", "transformers"]
-        peer = methods["transformers"]
-        assert peer["identical"]
-        assert peer["tokens"] == methods["ar"]["tokens"]
-        assert 0.0 < peer["prompt_seconds"] < 1000.0
-        assert peer["acceptance_length"] == 1.0

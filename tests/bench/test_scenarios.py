@@ -87,6 +87,8 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
         ({"block_sizes": (8, 65)}, "block_size is 65"),
         ({"peers": ("vllm",)}, "peer is 'vllm'"),
         ({"peers": ("transformers",), "temperature": 1.0}, "temperature is 1.0"),
+        ({"peers": ("transformers-assisted",)}, "assistant is None.*--assistant FOLDER"),
+        ({"peers": ("transformers",), "assistant": "small"}, "assistant is 'small'.*--peers transformers-assisted"),
     ],
 )
 def test_settings_that_cannot_be_used(settings: dict[str, Any], message: str) -> None:

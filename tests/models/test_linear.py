@@ -57,6 +57,19 @@ def test_prepare_is_idempotent_and_keeps_the_weight() -> None:
     assert list(linear.state_dict()) == ["weight"], "the packed form is never saved"
 
 
+def test_read_bytes_are_those_of_the_form_that_is_kept() -> None:
+    plain = filled(64, 32, True, torch.float32)
+    assert plain.read_bytes == 4 * (64 * 32 + 64)
+    half = filled(64, 32, True, torch.float32)
+    half.weight.copy_(half.weight.half())
+    half.prepare()
+    kept = 2 if _held_by_half(half.weight) else 4  # not on every machine
+    assert half.read_bytes == kept * 64 * 32 + 4 * 64
+    brain = filled(64, 32, False, torch.bfloat16)
+    brain.prepare()
+    assert brain.read_bytes == 2 * 64 * 32
+
+
 def test_a_row_hardly_depends_on_how_many_stand_beside_it() -> None:
     """Up to rounding: what near-ties in float32 come from."""
     linear = filled(256, 96, False, torch.float32)

@@ -7,12 +7,12 @@ entry r of two methods was measured back to back, so a ratio of the two cancels 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
-__all__ = ["DEFINITIONS", "Sample", "distinct_4gram_share", "figures"]
+__all__ = ["DEFINITIONS", "Sample", "all_identical", "distinct_4gram_share", "figures", "share_of_bandwidth"]
 
 _LEAST_SHARE = 0.7
 """Below this an answer loops, and looping text is easy to draft: the figure does not count."""
@@ -28,11 +28,17 @@ DEFINITIONS = {
     "speedup_quartiles": "first and third quartile of these ratios",
     "identical": "every answer is plain decoding's: equal ids, or different only after a certified near-tie (for ar: "
     "certified against one teacher-forced pass)",
+    "lossless": "the method promises plain decoding's answer; where it does not (other weights or rounding, as in "
+    "q8_0), identical says how it turned out and fails nothing",
+    "bytes_per_pass": "bytes of weights that one pass of the target must read, in the form the method keeps them in; "
+    "not counted: an embedding that is not the head too, caches, a drafter",
+    "share_of_bandwidth": "bytes_per_pass * passes per second / the read bandwidth measured in the same run; passes "
+    "and seconds without the prompt pass, seconds with drafting; above 1 where weights stay in the processor's caches",
     "near_ties": "tokens that are the target's only within the tolerance of a near-tie",
     "prompt_seconds": "up to the first token; as the next three a sum over prompts of medians over repeats",
     "draft_seconds": "inside the drafter",
     "verify_seconds": "inside the target, after the prompt pass; choosing tokens and caches included",
-    "other_seconds": "the rest: stopping, text, bookkeeping",
+    "other_seconds": "the rest: stopping, text, bookkeeping; of a peer that drafts its rounds, which it does not split",
     "tokens": "tokens of all answers together, end tokens included",
     "distinct_4gram_share": "different 4-grams of token ids / 4-grams, of each answer; the mean over answers is "
     "weighted by their 4-grams, so short answers count little",
@@ -100,6 +106,19 @@ def figures(runs: Runs, baseline: Runs) -> dict[str, Any]:
         "counts": share is not None and share >= _LEAST_SHARE,
         "tokens_per_round": {str(count): times for count, times in sorted(Counter(rounds).items())},
     }
+
+
+def share_of_bandwidth(runs: Runs, bytes_per_pass: int, bytes_per_second: float) -> float | None:
+    """How much of the read bandwidth the target's weights take in the rounds; None where no answer has a round."""
+    passes = sum(len(samples[0].committed) for samples in runs)
+    seconds = _seconds(runs, _total) - _seconds(runs, lambda sample: sample.prompt_seconds)
+    return bytes_per_pass * passes / seconds / bytes_per_second if passes else None
+
+
+def all_identical(scenarios: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bool:
+    """Every method of a result that promises plain decoding's answers gave them."""
+    found = [figures for methods in scenarios.values() for figures in methods.values()]
+    return all(figures["identical"] for figures in found if figures.get("lossless", True))
 
 
 def distinct_4gram_share(tokens: Sequence[int]) -> float | None:

@@ -1,4 +1,4 @@
-"""On which machine a figure was taken, and what else that machine did meanwhile.
+"""On which machine a figure was taken, what that machine can do at most, and what else it did meanwhile.
 
 Knows nothing of what is measured.
 """
@@ -8,14 +8,21 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 
-__all__ = ["machine_facts", "watch_machine"]
+__all__ = ["machine_ceilings", "machine_facts", "watch_machine"]
+
+_READ_NUMBERS = 1 << 27
+"""float32 numbers that are summed for the bandwidth: 512 MiB, well beyond caches."""
+
+_REPEATS = 5
 
 
 def machine_facts(device: torch.device) -> dict[str, Any]:
@@ -30,6 +37,36 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
     }
+
+
+def machine_ceilings(device: torch.device) -> dict[str, float]:
+    """What decoding cannot beat on `device`, with torch's threads as they are; takes about a second.
+
+    Returns:
+        `read_gigabytes_per_second`: a sum over memory beyond the caches. `float32_gigaflops` and `bfloat16_gigaflops`:
+        a product of two square matrices, a multiplication and an addition counting as two. Medians of a few repeats.
+    """
+    numbers = torch.ones(_READ_NUMBERS, device=device)
+    ceilings = {"read_gigabytes_per_second": numbers.nbytes / 1e9 / _seconds(numbers.sum, device)}
+    del numbers
+    rows = 1024 if device.type == "cpu" else 8192
+    for dtype in (torch.float32, torch.bfloat16):
+        matrix = torch.rand(rows, rows, device=device).to(dtype)
+        name = str(dtype).removeprefix("torch.")
+        ceilings[f"{name}_gigaflops"] = 2e-9 * rows**3 / _seconds(partial(torch.mm, matrix, matrix), device)
+    return ceilings
+
+
+def _seconds(work: Callable[[], object], device: torch.device) -> float:
+    """Median time of `work`, after a first call that does not count."""
+    taken = []
+    for _ in range(1 + _REPEATS):
+        started = time.perf_counter()
+        work()
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+        taken.append(time.perf_counter() - started)
+    return median(taken[1:])
 
 
 @contextmanager

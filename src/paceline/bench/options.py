@@ -14,8 +14,18 @@ from paceline.errors import ConfigError
 
 __all__ = ["PEERS", "DecodeBench", "measured_models"]
 
-PEERS = ("transformers",)
-"""Other programs that can run beside ours."""
+PEERS = (
+    "transformers",
+    "transformers-lookup",
+    "transformers-assisted",
+    "dflash-official",
+    "llama.cpp-f32",
+    "llama.cpp-f16",
+    "llama.cpp-q8_0",
+)
+"""Other programs that can run beside ours (see `bench.peers`)."""
+
+_ASSISTED = "transformers-assisted"
 
 _QUICK_PROMPTS, _QUICK_TOKENS, _QUICK_REPEATS = 3, 48, 2
 
@@ -40,7 +50,8 @@ class DecodeBench:
             "dflash-8", …
         inflate: measure models that are so many times as wide and compute the same function (`models.inflate`).
         peers: programs to measure in the same run, of `PEERS`; they decode greedily only.
-        threads: torch's threads; None leaves them.
+        assistant: a smaller model of the same tokens, which drafts for the peer "transformers-assisted".
+        threads: torch's threads, and a peer's; None leaves them.
 
     Raises:
         ConfigError: a value that cannot be used; names it.
@@ -61,6 +72,7 @@ class DecodeBench:
     block_sizes: tuple[int, ...] = ()
     inflate: int = 1
     peers: tuple[str, ...] = ()
+    assistant: str | Path | None = None
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -82,7 +94,10 @@ class DecodeBench:
     def _check_peers(self) -> None:
         for peer in self.peers:
             if peer not in PEERS:
-                raise ConfigError(f"peer is {peer!r}.", remedy=f"Known: {', '.join(PEERS)}.", param="peer")
+                raise ConfigError(f"peer is {peer!r}.", remedy=f"Known: {', '.join(PEERS)}.", param="peers")
+        if (_ASSISTED in self.peers) != (self.assistant is not None):
+            remedy = f"Give --peers {_ASSISTED} and --assistant FOLDER, a smaller model of the same tokens, together."
+            raise ConfigError(f"assistant is {self.assistant!r}.", remedy=remedy, param="assistant")
         if self.peers and self.temperature > 0.0:
             remedy = "Peers draw other random numbers than we do: compare them at temperature 0."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")

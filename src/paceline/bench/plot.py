@@ -11,13 +11,25 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from paceline.bench.figures import all_identical
 from paceline.bench.options import measured_models
 
 __all__ = ["draw"]
 
 Result = Mapping[str, Any]
 
-_COLOURS = ("#8d99ae", "#2a7de1", "#e07a1f", "#3a9d5d", "#a349a4", "#c0392b", "#7f6a4e")
+_COLOURS = (
+    "#8d99ae",
+    "#2a7de1",
+    "#e07a1f",
+    "#3a9d5d",
+    "#a349a4",
+    "#c0392b",
+    "#7f6a4e",
+    "#16a3a3",
+    "#c9a227",
+    "#5b6c2f",
+)
 _WIDTH = 0.8
 """Of all bars of one scenario together, in units of the axis."""
 
@@ -30,7 +42,7 @@ def draw(result: Result) -> Figure:
     figure = Figure(figsize=(12, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     _times(left, scenarios, methods, colours)
-    _rounds(right, scenarios, [method for method in methods if method.startswith("dflash")], colours)
+    _rounds(right, scenarios, [method for method in methods if _drafts(scenarios, method)], colours)
     figure.suptitle(_title(result), fontsize=10)
     return figure
 
@@ -59,11 +71,15 @@ def _label(method: str, figures: Result) -> str:
     lines = [f"{figures['ms_per_token']:.1f} ms"]
     if method != "ar":
         lines.insert(0, f"{figures['speedup_vs_ar']:.2f}×")
-    if method.startswith("dflash"):
+    if figures["acceptance_length"] > 1.0:
         lines.insert(1, f"{figures['acceptance_length']:.1f} tok/round")
     if not figures["counts"]:
         lines.append("(loops)")
     return "\n".join(lines)
+
+
+def _drafts(scenarios: Result, method: str) -> bool:
+    return any(figures[method]["acceptance_length"] > 1.0 for figures in scenarios.values())
 
 
 def _rounds(axes: Axes, scenarios: Result, methods: Sequence[str], colours: Mapping[str, str]) -> None:
@@ -101,9 +117,8 @@ def _tidy(axes: Axes) -> None:
 
 
 def _title(result: Result) -> str:
-    settings, machine, found = result["settings"], result["machine"], result["scenarios"].values()
-    identical = all(figures["identical"] for methods in found for figures in methods.values())
+    settings, machine = result["settings"], result["machine"]
     return (
         f"{measured_models(settings)} · {settings['dtype']} · {machine['cores']} cores ({machine['cpu']}) · "
-        f"identical output: {'yes' if identical else 'NO'}"
+        f"identical output: {'yes' if all_identical(result['scenarios']) else 'NO'}"
     )

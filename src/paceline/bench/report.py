@@ -30,10 +30,10 @@ def show(result: Result, console: Console | None = None) -> None:
     console = console or Console()
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=escape(_title(result)), caption=escape(_caption(result)))
     table.caption_justify = "left"
-    for heading in ("scenario", "method"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("ms/tok", "tok/s", "/round", "× plain", "draft", "4-gram", "same"):
-        table.add_column(heading, justify="right")
+    table.add_column("scenario", no_wrap=True)
+    table.add_column("method", overflow="fold")  # on a narrow terminal names break, never numbers
+    for heading in ("ms/tok", "/round", "× plain", "draft", "read", "4-gram", "same"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for scenario, methods in result["scenarios"].items():
         for index, (method, figures) in enumerate(methods.items()):
             table.add_row(escape(scenario) if index == 0 else "", method, *_cells(figures))
@@ -92,22 +92,33 @@ def _caption(result: Result) -> str:
     busy = others["busy_cores_elsewhere"]
     return (
         f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}; "
-        f"one prompt at a time, {settings['repeats']} paired repeats; "
+        f"one prompt at a time, {settings['repeats']} paired repeats; {_ceilings(machine)}"
         f"other programs kept {'an unknown number of' if busy is None else f'{busy:.1f}'} cores busy"
+    )
+
+
+def _ceilings(machine: Result) -> str:
+    """The limits of the machine; nothing for a result of a version that did not measure them."""
+    if "read_gigabytes_per_second" not in machine:
+        return ""
+    return (
+        f"it reads {machine['read_gigabytes_per_second']:.0f} GB/s (read: share that the target's weights take), "
+        f"multiplies {machine['float32_gigaflops']:.0f} GFLOP/s in float32 and "
+        f"{machine['bfloat16_gigaflops']:.0f} in bfloat16; "
     )
 
 
 def _cells(figures: Result) -> tuple[str, ...]:
     total = sum(figures[f"{part}_seconds"] for part in ("prompt", "draft", "verify", "other"))
-    grams = figures["distinct_4gram_share"]
+    grams, share = figures["distinct_4gram_share"], figures.get("share_of_bandwidth")
     return (
         f"{figures['ms_per_token']:.2f}",
-        f"{figures['tokens_per_second']:.1f}",
         f"{figures['acceptance_length']:.2f}",
         f"{figures['speedup_vs_ar']:.2f}",
         f"{figures['draft_seconds'] / total:.0%}",
+        "–" if share is None else f"{share:.0%}",
         ("–" if grams is None else f"{grams:.2f}") + ("" if figures["counts"] else " ✗"),
-        "yes" if figures["identical"] else "NO",
+        "yes" if figures["identical"] else "NO" if figures.get("lossless", True) else "no",
     )
 
 
@@ -122,7 +133,9 @@ def _notes(result: Result) -> list[str]:
                 notes.append(f"{scenario}, {method}: {figures['near_ties']} tokens are certified near-ties.")
             if not figures["identical"]:
                 where = ", ".join(f"{prompt} at token {index}" for prompt, index in figures["mismatches"].items())
-                notes.append(f"NOT IDENTICAL: {scenario}, {method}: {where}.")
+                promised = figures.get("lossless", True)
+                what = "NOT IDENTICAL" if promised else "Not identical, nor promised (other weights or rounding)"
+                notes.append(f"{what}: {scenario}, {method}: {where}.")
     busy = result["what_else_ran"]["busy_cores_elsewhere"] or 0.0
     if busy > 0.25:
         notes.append(f"Other programs kept {busy:.1f} cores busy: trust the ratios more than the times.")

@@ -7,7 +7,7 @@ answer is checked by `identity` outside the clock. Knows how to measure; what th
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,12 +16,13 @@ from typing import Any
 import torch
 
 from paceline import __version__
-from paceline.bench.figures import DEFINITIONS, Sample, figures
+from paceline.bench.figures import DEFINITIONS, Sample, figures, share_of_bandwidth
 from paceline.bench.identity import Verdict, certify, compare, ends_rightly
-from paceline.bench.machine import machine_facts, watch_machine
+from paceline.bench.machine import machine_ceilings, machine_facts, watch_machine
+from paceline.bench.method import Decode, Method, pass_bytes
 from paceline.bench.options import DecodeBench
 from paceline.bench.pair import measured_pair
-from paceline.bench.peers import transformers_decode
+from paceline.bench.peers import Given, open_peers
 from paceline.bench.scenarios import BenchPrompt, read_scenarios
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
@@ -35,8 +36,8 @@ from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["bench_decode"]
 
-Decode = Callable[[tuple[int, ...], int], Sample]
-"""(prompt ids, most new tokens) -> one measurement."""
+Admitted = tuple[str, tuple[int, ...]]
+"""Name and token ids of a prompt that can be served."""
 
 
 def bench_decode(options: DecodeBench) -> dict[str, Any]:
@@ -52,8 +53,12 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
     with _threads(options.threads), measured_pair(options) as (model, drafter):
         llm = LLM(model, drafter=drafter, precision=options.precision, device=options.device)
         plain = replace(llm.target, taps=())
-        bench = _Bench(llm, plain, options, _methods(llm, plain, options, resolve(model)))
-        prompts = {name: [bench.admit(prompt) for prompt in found] for name, found in scenarios.items()}
+        prompts = {name: [_admit(llm, plain, options, each) for each in found] for name, found in scenarios.items()}
+        longest = max(len(ids) for found in prompts.values() for _, ids in found)
+        given = _given(llm, model, drafter, options, longest + options.max_tokens)
+        methods = _ours(llm, plain, options) | open_peers(options.peers, given)
+        ceilings = machine_ceilings(plain.device)
+        bench = _Bench(llm, plain, options, methods, 1e9 * ceilings["read_gigabytes_per_second"])
         with watch_machine() as others, progress("bench", sum(map(len, prompts.values()))) as advance:
             bench.warm_up(next(iter(prompts.values()))[0][1])
             results = {name: bench.scenario(name, found, advance) for name, found in prompts.items()}
@@ -61,7 +66,7 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
             "bench": "decode",
             "paceline": __version__,
             "settings": _settings(llm, options),
-            "machine": machine_facts(plain.device),
+            "machine": machine_facts(plain.device) | ceilings,
             "what_else_ran": others,
             "definitions": DEFINITIONS,
             "scenarios": results,
@@ -69,26 +74,25 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
 
 
 class _Bench:
-    """One run: the methods, and the prompts they share."""
+    """One run of some methods on a machine that reads so many bytes per second."""
 
-    def __init__(self, llm: LLM, target: Target, options: DecodeBench, methods: dict[str, Decode]) -> None:
+    def __init__(
+        self,
+        llm: LLM,
+        target: Target,
+        options: DecodeBench,
+        methods: Mapping[str, Method],
+        read_bytes_per_second: float,
+    ) -> None:
         self._llm, self._target, self._options, self._methods = llm, target, options, methods
-        self._sampling = _sampling(options)
-
-    def admit(self, prompt: BenchPrompt) -> tuple[str, tuple[int, ...]]:
-        """Name and token ids of a prompt that can be served."""
-        ids = tuple(self._llm.encode(prompt.prompt))
-        self._target.check(ids, self._sampling)
-        return prompt.id, ids
+        self._sampling, self._read_bytes_per_second = _sampling(options), read_bytes_per_second
 
     def warm_up(self, prompt: tuple[int, ...]) -> None:
         """Let every method run once: memory, kernels and caches of the machine."""
-        for decode in self._methods.values():
-            decode(prompt, self._limit(prompt))
+        for method in self._methods.values():
+            method.decode(prompt, self._limit(prompt))
 
-    def scenario(
-        self, name: str, prompts: Sequence[tuple[str, tuple[int, ...]]], advance: Callable[[str], None]
-    ) -> dict[str, Any]:
+    def scenario(self, name: str, prompts: Sequence[Admitted], advance: Callable[[str], None]) -> dict[str, Any]:
         """Figures of every method."""
         runs: dict[str, list[list[Sample]]] = {method: [] for method in self._methods}
         verdicts: dict[str, dict[str, Verdict]] = {method: {} for method in self._methods}
@@ -99,13 +103,24 @@ class _Bench:
                 runs[method].append(repeats)
                 verdicts[method][prompt_id] = self._judge(prompt, None if method == "ar" else own, repeats)
             advance(f"{name} {runs['ar'][-1][-1].ms_per_token:.1f} ms per token")
-        return {method: figures(runs[method], runs["ar"]) | _verdict(verdicts[method]) for method in self._methods}
+        return {
+            method: figures(runs[method], runs["ar"]) | self._limits(method, runs[method]) | _verdict(verdicts[method])
+            for method in self._methods
+        }
+
+    def _limits(self, method: str, runs: list[list[Sample]]) -> dict[str, Any]:
+        found = self._methods[method]
+        return {
+            "lossless": found.lossless,
+            "bytes_per_pass": found.pass_bytes,
+            "share_of_bandwidth": share_of_bandwidth(runs, found.pass_bytes, self._read_bytes_per_second),
+        }
 
     def _measure(self, prompt: tuple[int, ...]) -> dict[str, list[Sample]]:
         samples: dict[str, list[Sample]] = {method: [] for method in self._methods}
         for _ in range(self._options.repeats):
-            for method, decode in self._methods.items():
-                samples[method].append(decode(prompt, self._limit(prompt)))
+            for name, method in self._methods.items():
+                samples[name].append(method.decode(prompt, self._limit(prompt)))
         return samples
 
     def _judge(self, prompt: tuple[int, ...], own: tuple[int, ...] | None, repeats: Sequence[Sample]) -> Verdict:
@@ -123,20 +138,35 @@ class _Bench:
         return min(self._options.max_tokens, self._llm.model.spec.context_tokens - len(prompt))
 
 
-def _methods(llm: LLM, plain: Target, options: DecodeBench, folder: Path) -> dict[str, Decode]:
-    methods = {"ar": _ours(Autoregressive(plain), llm, options)}
+def _admit(llm: LLM, target: Target, options: DecodeBench, prompt: BenchPrompt) -> Admitted:
+    ids = tuple(llm.encode(prompt.prompt))
+    target.check(ids, _sampling(options))
+    return prompt.id, ids
+
+
+def _given(llm: LLM, model: str | Path, drafter: str | Path | None, options: DecodeBench, most_tokens: int) -> Given:
+    return Given(
+        folder=resolve(model),
+        drafter_folder=None if drafter is None else resolve(drafter),
+        assistant_folder=None if options.assistant is None else resolve(options.assistant),
+        dtype=llm.model.embed.weight.dtype,
+        device=llm.model.embed.weight.device,
+        end_token_ids=llm.end_token_ids,
+        most_tokens=most_tokens,
+    )
+
+
+def _ours(llm: LLM, plain: Target, options: DecodeBench) -> dict[str, Method]:
+    decoders: dict[str, Decoder] = {"ar": Autoregressive(plain)}
     if llm.drafter is not None:
         for size in options.block_sizes or (llm.drafter.spec.block_size,):
             name = f"dflash-{size}" if len(options.block_sizes) > 1 else "dflash"
-            methods[name] = _ours(DFlash(llm.target, llm.drafter, size), llm, options)
-    if "transformers" in options.peers:
-        methods["transformers"] = transformers_decode(
-            folder, llm.model.embed.weight.dtype, plain.device, llm.end_token_ids
-        )
-    return methods
+            decoders[name] = DFlash(llm.target, llm.drafter, size)
+    read_bytes = pass_bytes(llm.model)
+    return {name: Method(_decode_with(decoder, llm, options), read_bytes) for name, decoder in decoders.items()}
 
 
-def _ours(decoder: Decoder, llm: LLM, options: DecodeBench) -> Decode:
+def _decode_with(decoder: Decoder, llm: LLM, options: DecodeBench) -> Decode:
     """A method of ours through the engine's own loop, alone in its batch."""
 
     def decode(prompt: tuple[int, ...], max_tokens: int) -> Sample:
@@ -175,6 +205,7 @@ def _settings(llm: LLM, options: DecodeBench) -> dict[str, Any]:
         "scenarios": list(options.scenarios),
         "block_sizes": list(options.block_sizes or own),
         "peers": list(options.peers),
+        "assistant": options.assistant and str(options.assistant),
         "dtype": str(llm.model.embed.weight.dtype).removeprefix("torch."),
     }
 

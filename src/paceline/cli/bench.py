@@ -40,7 +40,11 @@ def decode(
     temperature: Annotated[float, typer.Option(help="Of every request.")] = _DEFAULTS.temperature,
     seed: Annotated[int, typer.Option(help="Of every request.")] = _DEFAULTS.seed,
     peer: Annotated[
-        list[str] | None, typer.Option(metavar="|".join(PEERS), help="Also measure this program; may be repeated.")
+        list[str] | None,
+        typer.Option("--peer", "--peers", metavar="A,B", help=f"Also measure these programs: {', '.join(PEERS)}."),
+    ] = None,
+    assistant: Annotated[
+        str | None, typer.Option(help="The small model of transformers-assisted: a folder or a hub id.")
     ] = None,
     inflate: Annotated[int, typer.Option(help="So many times as wide, computing the same function.")] = 1,
     precision: Precision = _DEFAULTS.precision,
@@ -49,7 +53,7 @@ def decode(
 ) -> None:
     """Plain decoding against DFlash on held-out prompts of long text, dialogue and code.
 
-    Ends with 1 where any answer is not the plain one.
+    Ends with 1 where an answer that should be the plain one is not.
     """
     options = DecodeBench(
         model=model,
@@ -66,10 +70,12 @@ def decode(
         seed=seed,
         block_sizes=tuple(block_size or ()),
         inflate=inflate,
-        peers=tuple(peer or ()),
+        peers=tuple(name for names in peer or () for name in names.split(",") if name),
+        assistant=assistant,
         threads=threads,
     )
     check_threads(threads)
+    from paceline.bench.figures import all_identical
     from paceline.bench.report import check_plot, save_json, save_plot, show
     from paceline.bench.run import bench_decode
 
@@ -81,5 +87,5 @@ def decode(
         save_json(result, json)
     if plot is not None:
         save_plot(result, plot)
-    if not all(method["identical"] for methods in result["scenarios"].values() for method in methods.values()):
+    if not all_identical(result["scenarios"]):
         raise typer.Exit(1)

@@ -41,6 +41,7 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
         self._product: Callable[..., Tensor] = F.linear
         self._packed: tuple[object, ...] | None = None
+        self._kept_as: torch.dtype | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, in] -> [rows, out]."""
@@ -52,6 +53,12 @@ class Linear(nn.Module):
     # Without the search for hooks, which costs as much as a small kernel.
     __call__ = forward
 
+    @property
+    def read_bytes(self) -> int:
+        """What one product reads of weight and bias, in the form they are kept in."""
+        bias = 0 if self.bias is None else self.bias.nbytes
+        return self.weight.numel() * (self._kept_as or self.weight.dtype).itemsize + bias
+
     def prepare(self) -> None:
         """Pack the weight where that is faster: float32 and bfloat16 on a CPU. Idempotent."""
         weight, bias = self.weight.detach(), None if self.bias is None else self.bias.detach()
@@ -60,6 +67,7 @@ class Linear(nn.Module):
         if _held_by_half(weight):
             self._product = torch.ops.quantized.linear_dynamic_fp16.default
             self._packed = (torch.ops.quantized.linear_prepack_fp16(weight, bias),)
+            self._kept_as = torch.float16
         elif _packable(weight.dtype):
             self._product = torch.ops.mkldnn._linear_pointwise.default
             self._packed = (torch.ops.mkldnn._reorder_linear_weight(weight), bias, "none", [], "")

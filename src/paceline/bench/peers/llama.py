@@ -1,0 +1,68 @@
+"""llama.cpp on the CPU, through llama-cpp-python: token ids in, token ids out, greedy, as many threads as we have.
+
+In f32 it keeps weights, activations and cache in float32 and promises the same text as plain decoding. f16 rounds the
+activations of every product to float16 and q8_0 rounds weights and activations to 8 bits; both keep llama.cpp's
+default cache, float16. They are other models, so nothing is promised. Knows nothing of our decoding.
+"""
+
+from __future__ import annotations
+
+import time
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+
+from paceline.bench.figures import Sample
+from paceline.bench.method import Method
+from paceline.bench.peers.gguf_file import write_gguf
+from paceline.bench.peers.given import Given, peer_library
+from paceline.errors import ConfigError
+
+__all__ = ["llama_cpp"]
+
+_FLOAT32 = 0
+"""Of ggml's types: the precision of a cache."""
+
+
+def llama_cpp(kind: str, given: Given) -> Method:
+    """llama.cpp on the target written as `kind` (`gguf_file.KINDS`). It is in memory when this returns; no file stays.
+
+    Raises:
+        ConfigError: llama-cpp-python or gguf is not installed, or we do not run on a CPU.
+        UnsupportedModel: a target that is not written as GGUF.
+    """
+    if given.device.type != "cpu":
+        remedy = "Add --device cpu."
+        raise ConfigError(f"The peer llama.cpp runs on the CPU, we on {given.device}.", remedy=remedy, param="device")
+    library = peer_library("llama_cpp", "pip install 'paceline[peers]' (it compiles for several minutes)")
+    with TemporaryDirectory(prefix="paceline-") as place:
+        path = Path(place) / f"target-{kind}.gguf"
+        read_bytes = write_gguf(given.folder, path, kind)
+        model = _load(library, path, kind, given.most_tokens)
+    ends = given.end_token_ids
+
+    def decode(prompt: tuple[int, ...], max_tokens: int) -> Sample:
+        started = time.perf_counter()
+        model.reset()  # else it would skip what the cache still holds of the same prompt
+        tokens: list[int] = []
+        first = 0.0
+        for token in islice(model.generate(list(prompt), temp=0.0, repeat_penalty=1.0), max_tokens):
+            first = first or time.perf_counter() - started
+            tokens.append(token)
+            if token in ends:
+                break
+        total = time.perf_counter() - started
+        return Sample(tuple(tokens), (1,) * (len(tokens) - 1), first, 0.0, total - first, total)
+
+    return Method(decode, read_bytes, lossless=kind == "f32" and given.dtype == torch.float32)
+
+
+def _load(library: Any, path: Path, kind: str, most_tokens: int) -> Any:
+    threads = torch.get_num_threads()
+    cache = {"type_k": _FLOAT32, "type_v": _FLOAT32} if kind == "f32" else {}
+    sizes = {"n_ctx": most_tokens, "n_threads": threads, "n_threads_batch": threads}
+    # Not mapped: the file is deleted after this.
+    return library.Llama(str(path), n_gpu_layers=0, use_mmap=False, verbose=False, **sizes, **cache)
