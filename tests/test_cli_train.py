@@ -10,41 +10,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from small_zoo import make_small
 from talking import Run, run, talking_pair
-from tiny import tiny_spec
 
 from paceline import LLM, Sampling
 from paceline.cli import train
 from paceline.settings import fields_of
 from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
-from paceline.zoo import catalog, corpus
-from paceline.zoo.documents import Document
-from paceline.zoo.tokenizer import save, train_tokenizer
+from paceline.zoo import catalog
 
 __all__ = ["run"]  # a fixture
 
 
-@pytest.fixture(scope="module")
-def documents() -> list[Document]:
-    stories = [corpus.story_document(seed, "train") for seed in range(12)]
-    return stories + [corpus.dialogue_document(seed, "train") for seed in range(24)]
-
-
 @pytest.fixture
-def built(run: Run, documents: list[Document], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def built(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A corpus of a few documents, as `zoo corpus` writes it; models of its recipes are tiny."""
-    save(train_tokenizer(documents, 400), tmp_path / "tokens")
-    monkeypatch.setattr(
-        corpus, "documents", lambda split, stories, dialogues, modules: documents[: stories + dialogues]
-    )
-    given = ("--stories", 12, "--dialogues", 24, "--tokenizer", tmp_path / "tokens")
-    assert run("zoo", "corpus", tmp_path / "corpus", *given).code == 0
-    monkeypatch.setattr("paceline.train.recipes.bundled_target_spec", tiny_target)
+    make_small(monkeypatch)
+    assert run("zoo", "corpus", tmp_path / "corpus", "--stories", 12, "--dialogues", 24).code == 0
     return tmp_path / "corpus"
-
-
-def tiny_target(vocab_size: int, eos_token_ids: tuple[int, ...]) -> Any:
-    return tiny_spec(vocab_size=vocab_size, eos_token_ids=eos_token_ids, num_layers=4, tied_head=True)
 
 
 def train_pair(run: Run, corpus: Path, out: Path, steps: int = 2) -> SimpleNamespace:

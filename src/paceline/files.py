@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["write_atomically"]
+__all__ = ["write_atomically", "write_text"]
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -23,3 +23,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole, in UTF-8."""
+    write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))

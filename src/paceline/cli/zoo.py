@@ -11,11 +11,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from paceline.cli.build import build, show_scores
+from paceline.cli.options import Threads, set_threads
 from paceline.cli.output import say
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The bundled models and their training text.")
+app.command("build")(build)
 
 
 @app.command("list")
@@ -78,3 +81,19 @@ def corpus(
 
     given = {"stories": stories, "dialogues": dialogues, "modules": modules}
     build(out, tokenizer, **{name: count for name, count in given.items() if count is not None})
+
+
+@app.command("score")
+def score(
+    model: Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")],
+    corpus: Annotated[
+        Path, typer.Option(exists=True, file_okay=False, help="Folder that `paceline zoo corpus` wrote.")
+    ],
+    threads: Threads = None,
+) -> None:
+    """Show how well a target predicts held-out text, in bits per byte, beside a 5-gram model of the same corpus."""
+    from paceline.models.load import resolve
+    from paceline.train.heldout import score as held_out
+
+    set_threads(threads)
+    show_scores(held_out(resolve(model), corpus))

@@ -12,11 +12,28 @@ from zipfile import BadZipFile
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from paceline.errors import TrainingError
+from paceline.text import Tokenizer, load_tokenizer
 
-__all__ = ["Windows", "fingerprint", "load_windows", "repeat_tail"]
+__all__ = ["Documents", "Windows", "fingerprint", "load_documents", "load_windows", "repeat_tail", "tokenizer_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """All documents of a token file: tokens [tokens] end to end, starts [documents + 1], kinds [documents]."""
+
+    tokens: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    kinds: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def __getitem__(self, index: int) -> NDArray[np.int64]:
+        return self.tokens[self.starts[index] : self.starts[index + 1]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +71,45 @@ def repeat_tail(windows: Tensor, starts: Tensor, periods: Tensor) -> Tensor:
     return windows.gather(1, torch.where(index < starts, index, starts - periods + (index - starts) % periods))
 
 
-def load_windows(path: Path, length: int, seed: int = 0) -> Windows:
-    """Read a token file; documents are shuffled by `seed`, the last incomplete window is dropped.
+def load_documents(path: Path) -> Documents:
+    """Read a token file.
 
     Raises:
-        TrainingError: no such file, or less than one window in it.
+        TrainingError: no such file, or not one of this layout.
     """
     if not path.exists():
         raise TrainingError(f"{path} does not exist.", remedy="Build the corpus first: paceline zoo corpus DIR.")
     try:
         with np.load(path) as file:
-            tokens, starts = file["tokens"], file["starts"]
+            tokens, starts, kinds = file["tokens"], file["starts"], file["kinds"]
     except (OSError, ValueError, KeyError, BadZipFile) as error:
         raise TrainingError(f"{path} cannot be read: {error}", remedy="Build the corpus again.") from error
-    order = np.random.default_rng(seed).permutation(len(starts) - 1)
-    flat = np.concatenate([tokens[starts[i] : starts[i + 1]] for i in order])
+    return Documents(tokens.astype(np.int64), starts.astype(np.int64), kinds.astype(np.int64))
+
+
+def load_windows(path: Path, length: int, seed: int = 0) -> Windows:
+    """Read a token file; documents are shuffled by `seed`, the last incomplete window is dropped.
+
+    Raises:
+        TrainingError: as `load_documents`, or less than one window in it.
+    """
+    documents = load_documents(path)
+    order = np.random.default_rng(seed).permutation(len(documents))
+    flat = np.concatenate([documents[i] for i in order])
     count = (len(flat) - 1) // length
     if count < 1:
         raise TrainingError(f"{path} has {len(flat)} tokens.", remedy=f"It takes more than {length} for one window.")
     rows = np.stack([flat[i * length : i * length + length + 1] for i in range(count)])
     return Windows(torch.from_numpy(rows.astype(np.int32)))
+
+
+def tokenizer_of(folder: Path) -> Tokenizer:
+    """The tokenizer of a checkpoint or of a corpus.
+
+    Raises:
+        TrainingError: it has none.
+    """
+    found = load_tokenizer(folder)
+    if found is None:
+        raise TrainingError(f"{folder} has no tokenizer.", remedy="paceline zoo corpus DIR makes a corpus with one.")
+    return found

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from paceline.files import write_atomically
+from paceline.files import write_text
 
 __all__ = ["append", "forget_after", "read_log"]
 
@@ -28,4 +28,4 @@ def forget_after(path: Path, step: int) -> None:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
         if kept != lines:
-            write_atomically(path, lambda draft: draft.write_text("".join(kept), encoding="utf-8"))
+            write_text(path, "".join(kept))

@@ -16,11 +16,12 @@ import torch
 
 from paceline.decode.target import Target
 from paceline.errors import ConfigError, TrainingError
-from paceline.files import write_atomically
+from paceline.files import write_text
 from paceline.models.load import check_same_tokens, load_transformer
 from paceline.models.save import save_drafter, save_transformer
 from paceline.models.transformer import Transformer
-from paceline.text import Tokenizer, load_tokenizer
+from paceline.text import Tokenizer
+from paceline.train.data import tokenizer_of
 from paceline.train.drafter import bundled_drafter_spec, new_drafter, train_drafter
 from paceline.train.options import DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.processes import join
@@ -28,7 +29,7 @@ from paceline.train.responses import Responses, generate_responses, load_respons
 from paceline.train.target import bundled_target_spec, train_target
 from paceline.train.unloop import train_unloop
 
-__all__ = ["make_drafter", "make_target", "make_unlooped"]
+__all__ = ["answers_width", "make_drafter", "make_target", "make_unlooped"]
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
@@ -39,14 +40,14 @@ def make_target(config: TargetConfig, out: Path) -> None:
     Raises:
         TrainingError, ConfigError: as `train_target`, or the corpus has no tokenizer.
     """
-    tokenizer = _tokenizer(config.corpus / "tokenizer")
+    tokenizer = tokenizer_of(config.corpus / "tokenizer")
     team = join()
     torch.manual_seed(config.fit.seed)
     model = Transformer(bundled_target_spec(tokenizer.size, _end_ids(tokenizer)))
     train_target(model, config, out / "run")
     if team.is_main_process:
-        save_transformer(model, out)
         _copy_tokenizer(config.corpus / "tokenizer", out)
+        save_transformer(model, out)
 
 
 def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, turn_start: str, out: Path) -> None:
@@ -55,14 +56,14 @@ def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, 
     Raises:
         TrainingError, ConfigError: as `train_unloop`, or the tokenizer lacks what is named.
     """
-    tokenizer = _tokenizer(folder)
+    tokenizer = tokenizer_of(folder)
     opening = _opening(tokenizer, turn_start)
     responses = _answered(folder, tokenizer, config.corpus, answers, opening, out)
     model = load_transformer(folder, torch.float32, trainable=True)
     train_unloop(model, responses, config, out / "run")
     if join().is_main_process:
-        save_transformer(model, out)
         _copy_tokenizer(folder, out)
+        save_transformer(model, out)
 
 
 def make_drafter(
@@ -81,13 +82,13 @@ def make_drafter(
         TrainingError, ConfigError: as `train_drafter`, or the tokenizer lacks what is named.
         VocabularyMismatch: the corpus has another tokenizer.
     """
-    tokenizer = _tokenizer(folder)
+    tokenizer = tokenizer_of(folder)
     mask = tokenizer.token_id(mask_token)
     if mask is None:
         remedy = "Name the one it has."
         raise ConfigError(f"The target's tokenizer lacks the mask token {mask_token!r}.", remedy=remedy)
     opening = _opening(tokenizer, turn_start)
-    check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
+    check_same_tokens(tokenizer.vocabulary, tokenizer_of(corpus / "tokenizer").vocabulary)
     responses = _answered(folder, tokenizer, corpus, answers, opening, out)
     model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
     drafter = new_drafter(bundled_drafter_spec(model.spec, mask), model, config.fit.seed)
@@ -104,7 +105,12 @@ def _answered(
     if team.is_main_process:
         _answer(folder, tokenizer, corpus, out / "answers", opening=opening, config=config)
     team.wait_for_everyone()
-    return load_responses(out / "answers", 2 * config.prompt_tokens[1] + config.max_tokens)
+    return load_responses(out / "answers", answers_width(config))
+
+
+def answers_width(config: ResponsesConfig) -> int:
+    """The longest prompt and the longest answer together: turns of a chat may take twice the usual length."""
+    return 2 * config.prompt_tokens[1] + config.max_tokens
 
 
 def _answer(
@@ -117,7 +123,7 @@ def _answer(
         told = f"{out} holds answers of other settings: {known.read_text(encoding='utf-8')}."
         raise TrainingError(told, remedy="Use them, or another folder.")
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(known, lambda draft: draft.write_text(settings, encoding="utf-8"))
+    write_text(known, settings)
     model = load_transformer(folder, torch.float32)
     ends = frozenset(model.spec.eos_token_ids) | tokenizer.eos_ids
     generate_responses(Target(model, tokenizer.size), corpus / "train.npz", opening, config, ends, out)
@@ -132,13 +138,6 @@ def _opening(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:
     return opening
 
 
-def _tokenizer(folder: Path) -> Tokenizer:
-    found = load_tokenizer(folder)
-    if found is None:
-        raise TrainingError(f"{folder} has no tokenizer.", remedy="paceline zoo corpus DIR makes a corpus with one.")
-    return found
-
-
 def _end_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
     """What ends a text, and what ends a turn of a chat."""
     turn_end = tokenizer.token_id("<|im_end|>")
@@ -146,6 +145,7 @@ def _end_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def _copy_tokenizer(folder: Path, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
     for name in _TOKENIZER_FILES:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, out / name)

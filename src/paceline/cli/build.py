@@ -1,0 +1,97 @@
+"""`paceline zoo build`: a plan, then the stages of train/build.py, then figures and model cards.
+
+Knows the order, and how plan and figures look. Knows nothing of training or measuring.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from paceline.cli.options import Threads, set_threads
+from paceline.cli.output import say
+from paceline.files import write_text
+
+if TYPE_CHECKING:
+    from paceline.train.build import Recipe
+    from paceline.train.heldout import Score
+    from paceline.train.plan import Row
+
+__all__ = ["build", "show_scores"]
+
+
+def build(
+    out: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where to build; the same one resumes.")],
+    scale: Annotated[float, typer.Option(help="Below 1: fewer documents, answers and steps, to try the way.")] = 1.0,
+    only_plan: Annotated[bool, typer.Option("--plan", help="Show what it would take, and stop.")] = False,
+    threads: Threads = None,
+) -> None:
+    """Make all bundled models again, from Python's own files and generated text; shows a plan first."""
+    from paceline.train.build import bundled_recipe, open_build, stages
+    from paceline.train.plan import measure_rates, plan
+
+    set_threads(threads)
+    recipe = bundled_recipe(out, scale)
+    todo = stages(out, recipe)
+    say("Trying some steps, to say how long it takes …")
+    _show_plan(plan(todo, measure_rates(recipe)))
+    if only_plan:
+        return
+    open_build(out, recipe)
+    for stage in todo:
+        say(f"{stage.folder}{' is there' if stage.done else ' …'}")
+        stage.complete()
+    _finish(out, recipe)
+
+
+def show_scores(scores: list[Score]) -> None:
+    """A line for each kind of text."""
+    table = Table("kind", "tokens", "bytes", "bits/byte", "5-gram", box=None, pad_edge=False)
+    for each in scores:
+        table.add_row(each.kind, f"{each.tokens:,}", f"{each.bytes:,}", f"{each.model:.3f}", f"{each.ngram:.3f}")
+    Console(highlight=False).print(table)
+
+
+def _show_plan(rows: list[Row]) -> None:
+    table = Table("stage", "answers", "steps", "done", "tokens", "TFLOP", "minutes left", box=None, pad_edge=False)
+    for row in rows:
+        counts = [f"{count:,}" if count else "" for count in (row.answers, row.steps, row.steps_done)]
+        costs = [f"{row.tokens / 1e6:.2f} M", f"{row.flops / 1e12:.1f}"] if row.tokens else ["", ""]
+        table.add_row(row.name, *counts, *costs, "" if row.seconds is None else f"{row.seconds / 60:.1f}")
+    total = sum(row.seconds or 0.0 for row in rows)
+    table.add_row("all", "", "", "", "", f"{sum(row.flops for row in rows) / 1e12:.1f}", f"{total / 60:.1f}")
+    Console(highlight=False).print(table)
+
+
+def _finish(out: Path, recipe: Recipe) -> None:
+    """Measure the pair, and write its cards."""
+    from paceline.bench.options import DecodeBench
+    from paceline.bench.run import bench_decode
+    from paceline.train.heldout import score
+    from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
+
+    target, drafter = out / BUNDLED_TARGET, out / BUNDLED_DRAFTER
+    scores = score(target, out / "corpus")
+    show_scores(scores)
+    say("Decoding held-out prompts …")
+    result = bench_decode(DecodeBench(model=target, drafter=drafter, repeats=1))
+    _write_cards(out, recipe, scores, result["scenarios"])
+    for folder, run in ((target, out / "target-0" / "run"), (drafter, drafter / "run")):
+        if (run / "curve.png").is_file():
+            shutil.copyfile(run / "curve.png", folder / "curve.png")
+    say(f"Wrote {target} and {drafter}.")
+
+
+def _write_cards(out: Path, recipe: Recipe, scores: list[Score], scenarios: dict[str, Any]) -> None:
+    from paceline.train.cards import drafter_card, target_card
+    from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
+
+    distinct = {name: each["ar"]["distinct_4gram_share"] for name, each in scenarios.items()}
+    expected = {name: each["dflash"]["acceptance_length"] for name, each in scenarios.items()}
+    write_text(out / BUNDLED_TARGET / "README.md", target_card(out / BUNDLED_TARGET, recipe, scores, distinct))
+    write_text(out / BUNDLED_DRAFTER / "README.md", drafter_card(out / BUNDLED_DRAFTER, recipe, expected))

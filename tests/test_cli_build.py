@@ -1,0 +1,91 @@
+"""`paceline zoo build`: every stage, in order, once; a plan before, figures and cards after."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from small_zoo import make_small
+from talking import Run, run
+
+from paceline import LLM, Sampling
+from paceline.train import build
+from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
+
+__all__ = ["run"]  # a fixture
+
+STAGES = ["corpus", "target-0", "target-1", "target-2", BUNDLED_TARGET, BUNDLED_DRAFTER]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_small(monkeypatch)
+
+
+def first_words(text: str) -> list[str]:
+    return [line.split()[0] for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_plan_names_every_stage_and_builds_nothing(run: Run, tmp_path: Path) -> None:
+    told = run("zoo", "build", tmp_path / "zoo", "--scale", 0.001, "--plan")
+    assert told.code == 0, told.err
+    assert first_words(told.out) == ["stage", *STAGES, "all"]
+    assert not (tmp_path / "zoo").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("small")
+def test_a_build_makes_the_pair_and_its_cards_and_goes_on_where_it_stopped(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "zoo"
+    with monkeypatch.context() as killed:
+        killed.setattr(build, "make_drafter", lambda *args, **names: (_ for _ in ()).throw(KeyboardInterrupt))
+        run("zoo", "build", out, "--scale", 0.001)
+    kept = {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in STAGES[1:5]}
+    assert not (out / BUNDLED_DRAFTER / "config.json").exists()
+
+    told = run("zoo", "build", out, "--scale", 0.001)
+    assert told.code == 0, told.err
+    assert {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in STAGES[1:5]} == kept
+    target, drafter = out / BUNDLED_TARGET, out / BUNDLED_DRAFTER
+    assert "bits/byte" in told.out
+    assert "| dialogue |" in (target / "README.md").read_text(encoding="utf-8")
+    assert re.search(
+        r"target included: \d\.\d\d .*, \d\.\d\d dialogue, \d\.\d\d code", (drafter / "README.md").read_text("utf-8")
+    )
+    fast, plain = LLM(target, drafter=drafter), LLM(target)
+    answers = [llm.generate(["Once"], Sampling(max_tokens=20))[0].token_ids for llm in (fast, plain)]
+    assert answers[0] == answers[1]
+
+    refused = run("zoo", "build", out, "--scale", 0.002)
+    assert refused.code == 1
+    assert "another recipe" in refused.err
+
+
+@pytest.mark.parametrize("scale", [0, -1, 1.5, "nan"])
+def test_a_scale_out_of_range_is_refused(run: Run, tmp_path: Path, scale: object) -> None:
+    told = run("zoo", "build", tmp_path, "--scale", scale)
+    assert told.code == 2
+    assert "scale is" in told.err
+
+
+@pytest.mark.usefixtures("small")
+def test_a_score_sets_the_target_beside_a_5_gram_model(run: Run, tmp_path: Path) -> None:
+    assert run("zoo", "corpus", tmp_path / "corpus", "--stories", 12, "--dialogues", 24).code == 0
+    windows = ("--window-tokens", 16, "--windows-per-batch", 2, "--evaluation-windows", 2, "--steps", 1)
+    target = ("train", "target", "--corpus", tmp_path / "corpus", "--out", tmp_path / "target", *windows)
+    assert run(*target).code == 0
+    told = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
+    assert told.code == 0, told.err
+    assert first_words(told.out) == ["kind", "story", "dialogue"]
+
+
+def test_the_recipe_is_written_down(tmp_path: Path) -> None:
+    recipe = build.bundled_recipe(tmp_path)
+    build.open_build(tmp_path, recipe)
+    written = json.loads((tmp_path / "recipe.json").read_text(encoding="utf-8"))
+    assert (written["target"]["fit"]["steps"], written["rounds"]) == (recipe.target.fit.steps, recipe.rounds)
