@@ -109,7 +109,7 @@ def open_build(out: Path, recipe: Recipe) -> None:
     Raises:
         TrainingError: it was begun with another recipe.
     """
-    told = json.dumps(asdict(recipe), indent=2, default=str) + "\n"
+    told = json.dumps(asdict(recipe), indent=2, default=lambda path: str(path.relative_to(out))) + "\n"
     path = out / "recipe.json"
     if path.is_file() and path.read_text(encoding="utf-8") != told:
         raise TrainingError(f"{out} was begun with another recipe ({path}).", remedy="Build into another folder.")
