@@ -16,6 +16,9 @@ __all__ = ["DrafterConfig", "FitConfig", "Objective", "ResponsesConfig", "Target
 
 Weighting = Literal["decay", "pace"]
 
+_HOTTEST = 100.0
+"""The highest temperature that a request may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class FitConfig:
@@ -122,15 +125,16 @@ class ResponsesConfig:
     """What a target is to answer, for a drafter to learn from.
 
     Raises:
-        ConfigError: lengths of prompts that are not in order.
+        ConfigError: lengths of prompts or temperatures that are not in order, or not above 0.
     """
 
     count: Annotated[int, Setting("Answers the target generates to learn from.", least=8)] = 4800
     prompt_tokens: Annotated[tuple[int, int], Setting("Shortest and longest beginning of a plain document.")] = (24, 80)
     max_tokens: Annotated[int, Setting("Longest answer.", least=8)] = 160
-    sampled_share: Annotated[float, Setting("Share drawn at temperature 1; the rest is greedy.", least=0, most=1)] = (
-        0.25
-    )
+    sampled_share: Annotated[float, Setting("Share that is sampled; the rest is greedy.", least=0, most=1)] = 0.25
+    temperatures: Annotated[
+        tuple[float, float], Setting("Lowest and highest temperature; each sampled answer draws its own between them.")
+    ] = (0.5, 1.0)
     batch: Annotated[int, Setting("Answers decoded together.", least=1)] = 48
     part: Annotated[int, Setting("Answers per file: so many are lost when the run is killed.", least=1)] = 480
     seed: Annotated[int, Setting("Of everything that is drawn.", least=0)] = 0
@@ -139,3 +143,7 @@ class ResponsesConfig:
         shortest, longest = self.prompt_tokens
         if not 1 <= shortest <= longest:
             raise ConfigError(f"prompt_tokens is {self.prompt_tokens}.", remedy="Give the shorter length first.")
+        lowest, highest = self.temperatures
+        if not 0.0 < lowest <= highest <= _HOTTEST:
+            remedy = f"Give the lower one first, both above 0 and at most {_HOTTEST:g}."
+            raise ConfigError(f"temperatures is {self.temperatures}.", remedy=remedy)

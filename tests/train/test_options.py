@@ -1,0 +1,18 @@
+"""Settings of the recipes that are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.errors import ConfigError
+from paceline.train.options import ResponsesConfig
+
+
+@pytest.mark.parametrize("temperatures", [(0.0, 1.0), (1.0, 0.5), (-1.0, 1.0), (0.5, 1000.0), (float("nan"), 1.0)])
+def test_temperatures_that_are_refused(temperatures: tuple[float, float]) -> None:
+    with pytest.raises(ConfigError, match=r"temperatures is \(.*Give the lower one first"):
+        ResponsesConfig(temperatures=temperatures)
+
+
+def test_one_temperature_for_all() -> None:
+    assert ResponsesConfig(temperatures=(1.0, 1.0)).temperatures == (1.0, 1.0)
