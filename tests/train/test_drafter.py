@@ -28,6 +28,7 @@ from paceline.train.losses import decay_weights, pace_weights
 from paceline.train.options import DrafterConfig, FitConfig, Objective
 from paceline.train.responses import Responses
 from paceline.train.target import bundled_target_spec
+from paceline.train.teacher import Teacher, teach
 
 WIDTH, BLOCK, ANCHORS = 32, 8, (4, 7, 10)  # of the report
 TOKENS = torch.arange(WIDTH).unsqueeze(0) % 50
@@ -57,10 +58,9 @@ def loss_of(
     lengths = changes.get("lengths", torch.tensor([WIDTH] * len(tokens)))
     places = torch.tensor([anchors] * len(tokens))
     slots = torch.arange(changes.get("block", BLOCK))
+    blocks = Blocks(tokens, tapped, places, lengths, slots)
     with torch.no_grad():
-        return float(
-            draft_loss(drafter, changes.get("objective", DECAY), Blocks(tokens, tapped, places, lengths, slots))
-        )
+        return float(draft_loss(drafter, changes.get("objective", DECAY), blocks, changes.get("teacher")))
 
 
 def test_the_mask() -> None:
@@ -138,7 +138,7 @@ def test_training_sees_what_decoding_sees(target: Transformer, drafter: Drafter,
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_the_objective_slot_by_slot(target: Transformer, drafter: Drafter, weighting: Any, share: float) -> None:
     """Cross-entropy and KL to what the target says behind the same tokens, weighted as the definitions say."""
-    tapped = features_of(target, TOKENS, (*drafter.spec.target_layer_ids, target.spec.num_layers - 1))
+    tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids)
     blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([WIDTH]), torch.arange(BLOCK))
     said = predict(drafter, blocks).logits[0]
     own = target.head(features_of(target, TOKENS, (target.spec.num_layers - 1,))[0])
@@ -151,7 +151,8 @@ def test_the_objective_slot_by_slot(target: Transformer, drafter: Drafter, weigh
         weights = pace_weights((-nats).exp()) if weighting == "pace" else decay_weights(torch.arange(1, BLOCK), GAMMA)
         numerator += float((weights * (share * distance + (1 - share) * nats)).sum())
         denominator += float(weights.sum())
-    ours = loss_of(drafter, tapped, ANCHORS, objective=Objective(weighting, GAMMA, share))
+    whole = Teacher(torch.arange(64).expand(1, WIDTH, 64), own.log_softmax(-1).unsqueeze(0)) if share else None
+    ours = loss_of(drafter, tapped, ANCHORS, objective=Objective(weighting, GAMMA, share), teacher=whole)
     assert ours == pytest.approx(numerator / denominator, rel=1e-4)
 
 
@@ -200,6 +201,39 @@ def test_the_recipe_is_resumable(tmp_path: Path) -> None:
         train_drafter(drafter, target, counting(12), config, tmp_path)
     for ours, theirs in zip(drafters[0].parameters(), drafters[1].parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+EVERYTHING = Objective("pace", distill_share=0.3, teacher_top_k=4)
+
+
+@pytest.mark.parametrize("block_size", [4, 9])
+def test_everything_at_once_is_resumed_exactly(
+    block_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the fourth step, behind the checkpoint of the second: weights and log to the last bit."""
+    target, answers = tiny_transformer(tiny_spec(), dtype=torch.float32), counting(12)
+    said = teach(target, answers.tokens, EVERYTHING.teacher_top_k, tmp_path)
+    fit = FitConfig(steps=5, warmup_steps=1, save_every=2, micro_batches=2, evaluate_every=5)
+    config = DrafterConfig(fit, rows_per_batch=4, block_rows=18, heldout_rows=3, objective=EVERYTHING)
+    spec = tiny_drafter_spec(target.spec, block_size=block_size)
+    whole, killed, resumed = (recipe.new_drafter(spec, target) for _ in range(3))
+    train_drafter(whole, target, answers, config, tmp_path / "whole", said)
+    loss, calls = recipe.draft_loss, list[int]()
+
+    def dying(*given: Any) -> Tensor:
+        calls.append(1)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return loss(*given)
+
+    monkeypatch.setattr(recipe, "draft_loss", dying)
+    with pytest.raises(KeyboardInterrupt):
+        train_drafter(killed, target, answers, config, tmp_path / "killed", said)
+    train_drafter(resumed, target, answers, config, tmp_path / "killed", said)
+    assert all(torch.equal(*pair) for pair in zip(whole.parameters(), resumed.parameters(), strict=True))
+    logs = [(tmp_path / run / "log.jsonl").read_text().splitlines() for run in ("whole", "killed")]
+    lines, again = ([{**json.loads(line), "seconds": 0} for line in log] for log in logs)
+    assert lines == again
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from torch import Tensor
 from paceline.models.attention import Attend
 from paceline.models.drafter import Drafter
 
-__all__ = ["Blocks", "Predictions", "acceptance_length", "block_mask", "predict", "teacher_logits"]
+__all__ = ["Blocks", "Predictions", "acceptance_length", "block_mask", "predict"]
 
 
 class Blocks(NamedTuple):
@@ -23,8 +23,7 @@ class Blocks(NamedTuple):
 
     Attributes:
         tokens: [rows, width], prompts and answers.
-        tapped: [rows, width, features]: the target's features along them, then its last hidden state (which may be
-            the last of the features).
+        tapped: [rows, width, features], the target's features along them.
         anchors: [rows, blocks], positions.
         lengths: [rows], real tokens of each row.
         slots: [block length], 0, 1, …
@@ -60,22 +59,12 @@ def predict(drafter: Drafter, blocks: Blocks) -> Predictions:
     inside = positions.clamp_max(width - 1)
     truth = blocks.tokens.gather(1, inside.flatten(1)).view(inside.shape)
     masked = torch.where(blocks.slots == 0, truth, drafter.spec.mask_token_id)
-    features = blocks.tapped[..., : drafter.fc.weight.shape[1]]
-    keys, values = drafter.context(features.flatten(0, 1).float(), torch.arange(width).repeat(rows))
+    keys, values = drafter.context(blocks.tapped.flatten(0, 1).float(), torch.arange(width).repeat(rows))
     attend = _block_attention(keys, values, block_mask(blocks.anchors, len(blocks.slots), width), rows)
     hidden = drafter(masked.flatten(), positions.flatten(), attend).view(*positions.shape, -1)
     behind = positions[:, :, 1:]
     logits = drafter.logits(hidden[:, :, 1:].flatten(0, 2)).view(*behind.shape, -1)
     return Predictions(logits, truth[:, :, 1:], behind < blocks.lengths.view(-1, 1, 1), behind)
-
-
-def teacher_logits(drafter: Drafter, blocks: Blocks, positions: Tensor) -> Tensor:
-    """What the target itself said of the tokens at `positions` [rows, blocks, length - 1]: [..., vocab], detached."""
-    size = drafter.head.weight.shape[1]
-    before = (positions - 1).clamp_max(blocks.tapped.shape[1] - 1).flatten(1)
-    hidden = blocks.tapped[..., -size:].gather(1, before.unsqueeze(-1).expand(-1, -1, size))
-    with torch.no_grad():
-        return drafter.head(hidden.flatten(0, 1).float()).view(*positions.shape, -1)
 
 
 @torch.no_grad()

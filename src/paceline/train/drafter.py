@@ -1,6 +1,6 @@
 """The recipe of a DFlash drafter (arXiv 2602.06036): masked blocks behind random anchors in the target's own answers.
 
-Slots are trained on the answer, earlier ones weigh more, and on request on the target's whole distribution. Embedding
+Slots are trained on the answer, earlier ones weigh more; on request also on the target's distribution. Embedding
 and head are the target's and stay frozen. `train.blocks` says what a block sees.
 """
 
@@ -18,13 +18,20 @@ from paceline.errors import ConfigError, TrainingError, UnsupportedModel
 from paceline.models.drafter import Drafter
 from paceline.models.spec import DrafterSpec, Spec
 from paceline.models.transformer import Transformer
-from paceline.train.blocks import Blocks, acceptance_length, predict, teacher_logits
+from paceline.train.blocks import Blocks, Predictions, acceptance_length, predict
 from paceline.train.data import fingerprint
 from paceline.train.loop import fit
-from paceline.train.losses import decay_weights, divergence, pace_weights, token_nats, weighted_mean
+from paceline.train.losses import (
+    decay_weights,
+    pace_weights,
+    token_nats,
+    truncated_divergence,
+    weighted_mean,
+)
 from paceline.train.memory import memory_is_set_by
 from paceline.train.options import DrafterConfig, Objective
 from paceline.train.responses import Responses, features
+from paceline.train.teacher import Teacher
 
 __all__ = ["bundled_drafter_spec", "draft_loss", "new_drafter", "train_drafter"]
 
@@ -69,9 +76,17 @@ def new_drafter(spec: DrafterSpec, target: Transformer, seed: int = 0) -> Drafte
 
 
 def train_drafter(
-    drafter: Drafter, target: Transformer, responses: Responses, config: DrafterConfig, run: Path
+    drafter: Drafter,
+    target: Transformer,
+    responses: Responses,
+    config: DrafterConfig,
+    run: Path,
+    teacher: Teacher | None = None,
 ) -> None:
     """Train `drafter` in place on the target's answers; resumes from `run` where that holds a checkpoint.
+
+    Args:
+        teacher: what the target says along the answers; needed for a `distill_share`.
 
     Raises:
         TrainingError: too few answers to keep some back; or as `fit`.
@@ -79,20 +94,22 @@ def train_drafter(
         UnsupportedModel: the drafter has sliding or causal layers, which are run but not trained.
     """
     _check(drafter.spec, responses, config)
-    taps, last = drafter.spec.target_layer_ids, target.spec.num_layers - 1
+    assert (teacher is not None) == (config.objective.distill_share > 0.0)
     with memory_is_set_by("count"):
-        tapped = features(target, responses.tokens, taps if taps[-1] == last else (*taps, last))
+        tapped = features(target, responses.tokens, drafter.spec.target_layer_ids)
     heldout = torch.arange(min(config.heldout_rows, len(responses.tokens) // 4))
     training = torch.arange(len(heldout), len(responses.tokens))
 
-    def batch_at(index: int) -> Blocks:
+    def batch_at(index: int) -> tuple[Tensor, ...]:
         rng = np.random.default_rng((config.fit.seed, 1, index))
         rows = training[torch.from_numpy(rng.integers(0, len(training), config.rows_per_batch))]
         length = int(rng.integers(config.shortest_block, drafter.spec.block_size + 1))
-        return _batch(responses, tapped, rows, length, config.block_rows // length, rng)
+        blocks = _batch(responses, tapped, rows, length, config.block_rows // length, rng)
+        return (*blocks, *(teacher.of(rows) if teacher else ()))
 
     def loss(*batch: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
-        return draft_loss(drafter, config.objective, Blocks(*batch)), {}
+        blocks, said = Blocks(*batch[: len(Blocks._fields)]), batch[len(Blocks._fields) :]
+        return draft_loss(drafter, config.objective, blocks, Teacher(*said) if said else None), {}
 
     def evaluate() -> Mapping[str, float]:
         rng = np.random.default_rng((config.fit.seed, 2))
@@ -121,19 +138,24 @@ def _check(spec: DrafterSpec, responses: Responses, config: DrafterConfig) -> No
         )
 
 
-def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks) -> Tensor:
-    """The weighted loss of all slots: distill_share * KL(target || drafter) + (1 - distill_share) * cross-entropy."""
+def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks, teacher: Teacher | None = None) -> Tensor:
+    """The weighted loss of all slots.
+
+    distill_share * KL(target || drafter) + the rest * cross-entropy. A `teacher` has the rows of `blocks`.
+    """
     said = predict(drafter, blocks)
-    losses = nats = token_nats(said.logits, said.targets)
-    if objective.distill_share > 0.0:
-        teacher = teacher_logits(drafter, blocks, said.positions)
-        share = objective.distill_share
-        losses = share * divergence(said.logits, teacher) + (1.0 - share) * nats
+    nats = token_nats(said.logits, said.targets)
+    losses = (1.0 - objective.distill_share) * nats
+    if teacher is not None:
+        losses = losses + objective.distill_share * truncated_divergence(said.logits, *teacher.at(said.positions))
+    return weighted_mean(losses, _weights(objective, torch.exp(-nats), said) * said.real)
+
+
+def _weights(objective: Objective, right: Tensor, said: Predictions) -> Tensor:
+    """What each slot weighs, where `right` is the probability that it is given the right token."""
     if objective.weighting == "pace":
-        weights = pace_weights(torch.exp(-nats) * said.real)
-    else:
-        weights = decay_weights(blocks.slots[1:], objective.gamma).expand(nats.shape)
-    return weighted_mean(losses, weights * said.real)
+        return pace_weights(right * said.real)
+    return decay_weights(torch.arange(1, right.shape[-1] + 1, device=right.device), objective.gamma).expand(right.shape)
 
 
 def _batch(

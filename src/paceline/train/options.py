@@ -96,8 +96,9 @@ class Objective:
     ] = "decay"
     gamma: Annotated[float, Setting("Decay of the slots' weights.", least=0.1)] = 7.0
     distill_share: Annotated[
-        float, Setting("Share of KL(target || drafter); the rest is cross-entropy.", least=0, most=1)
+        float, Setting("Share of KL(target || drafter) in the loss; the rest is cross-entropy.", least=0, most=1)
     ] = 0.0
+    teacher_top_k: Annotated[int, Setting("Likeliest tokens of the target that are told apart in it.", least=1)] = 16
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):

@@ -22,14 +22,17 @@ from paceline.models.save import save_drafter, save_transformer
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer, load_tokenizer
 from paceline.train.drafter import bundled_drafter_spec, new_drafter, train_drafter
-from paceline.train.options import DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.memory import memory_is_set_by
+from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.processes import join
 from paceline.train.responses import Responses, generate_responses, load_responses
 from paceline.train.target import bundled_target_spec, train_target
+from paceline.train.teacher import Teacher, teach
 from paceline.train.unloop import train_unloop
 
 __all__ = ["make_drafter", "make_target", "make_unlooped"]
 
+_SETTINGS = "settings.json"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
@@ -57,7 +60,7 @@ def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, 
     """
     tokenizer = _tokenizer(folder)
     opening = _opening(tokenizer, turn_start)
-    responses = _answered(folder, tokenizer, config.corpus, answers, opening, out)
+    responses = _answered(folder, tokenizer, config.corpus, answers, opening, out / "answers")
     model = load_transformer(folder, torch.float32, trainable=True)
     train_unloop(model, responses, config, out / "run")
     if join().is_main_process:
@@ -78,7 +81,7 @@ def make_drafter(
     """Let the target in `folder` answer, then train a DFlash drafter on that.
 
     Raises:
-        TrainingError, ConfigError: as `train_drafter`, or the tokenizer lacks what is named.
+        TrainingError, ConfigError: as `train_drafter` and `teach`, or the tokenizer lacks what is named.
         VocabularyMismatch: the corpus has another tokenizer.
     """
     tokenizer = _tokenizer(folder)
@@ -88,10 +91,12 @@ def make_drafter(
         raise ConfigError(f"The target's tokenizer lacks the mask token {mask_token!r}.", remedy=remedy)
     opening = _opening(tokenizer, turn_start)
     check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
-    responses = _answered(folder, tokenizer, corpus, answers, opening, out)
+    responses = _answered(folder, tokenizer, corpus, answers, opening, out / "answers")
     model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
-    drafter = new_drafter(bundled_drafter_spec(model.spec, mask), model, config.fit.seed)
-    train_drafter(drafter, model, responses, config, out / "run")
+    spec = bundled_drafter_spec(model.spec, mask)
+    teacher = _taught(model, responses, config.objective, out / "answers")
+    drafter = new_drafter(spec, model, config.fit.seed)
+    train_drafter(drafter, model, responses, config, out / "run", teacher)
     if join().is_main_process:
         save_drafter(drafter, out)
 
@@ -102,9 +107,9 @@ def _answered(
     """The answers of the target in `folder`, which the first process generates where they are missing."""
     team = join()
     if team.is_main_process:
-        _answer(folder, tokenizer, corpus, out / "answers", opening=opening, config=config)
+        _answer(folder, tokenizer, corpus, out, opening=opening, config=config)
     team.wait_for_everyone()
-    return load_responses(out / "answers", 2 * config.prompt_tokens[1] + config.max_tokens)
+    return load_responses(out, 2 * config.prompt_tokens[1] + config.max_tokens)
 
 
 def _answer(
@@ -112,7 +117,7 @@ def _answer(
 ) -> None:
     """Let the target answer; refuses to mix answers of other settings."""
     settings = json.dumps({"target": str(folder.resolve()), **asdict(config)})
-    known = out / "settings.json"
+    known = out / _SETTINGS
     if known.is_file() and known.read_text(encoding="utf-8") != settings:
         told = f"{out} holds answers of other settings: {known.read_text(encoding='utf-8')}."
         raise TrainingError(told, remedy="Use them, or another folder.")
@@ -121,6 +126,14 @@ def _answer(
     model = load_transformer(folder, torch.float32)
     ends = frozenset(model.spec.eos_token_ids) | tokenizer.eos_ids
     generate_responses(Target(model, tokenizer.size), corpus / "train.npz", opening, config, ends, out)
+
+
+def _taught(model: Transformer, responses: Responses, objective: Objective, out: Path) -> Teacher | None:
+    """What the target says along its answers, where a drafter is to learn that; the first process writes it."""
+    if objective.distill_share == 0.0:
+        return None
+    with join().main_process_first(), memory_is_set_by("count"):
+        return teach(model, responses.tokens, objective.teacher_top_k, out)
 
 
 def _opening(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:
