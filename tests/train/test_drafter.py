@@ -22,12 +22,14 @@ from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 from paceline.train import drafter as recipe
-from paceline.train.blocks import Blocks, block_mask, predict
-from paceline.train.drafter import bundled_drafter_spec, draft_loss, train_drafter
-from paceline.train.losses import decay_weights, pace_weights
+from paceline.train.blocks import Blocks, block_mask, open_blocks, predict
+from paceline.train.denoise import denoise, reveal
+from paceline.train.drafter import bundled_drafter_spec, draft_loss, first_block_size, train_drafter
+from paceline.train.losses import decay_weights, divergence, pace_weights, token_nats, weighted_mean
 from paceline.train.options import DrafterConfig, FitConfig, Objective
 from paceline.train.responses import Responses
 from paceline.train.target import bundled_target_spec
+from paceline.train.teacher import Teacher, teach
 
 WIDTH, BLOCK, ANCHORS = 32, 8, (4, 7, 10)  # of the report
 TOKENS = torch.arange(WIDTH).unsqueeze(0) % 50
@@ -57,10 +59,9 @@ def loss_of(
     lengths = changes.get("lengths", torch.tensor([WIDTH] * len(tokens)))
     places = torch.tensor([anchors] * len(tokens))
     slots = torch.arange(changes.get("block", BLOCK))
+    blocks = Blocks(tokens, tapped, places, lengths, slots)
     with torch.no_grad():
-        return float(
-            draft_loss(drafter, changes.get("objective", DECAY), Blocks(tokens, tapped, places, lengths, slots))
-        )
+        return float(draft_loss(drafter, changes.get("objective", DECAY), blocks, changes.get("teacher")))
 
 
 def test_the_mask() -> None:
@@ -138,7 +139,7 @@ def test_training_sees_what_decoding_sees(target: Transformer, drafter: Drafter,
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_the_objective_slot_by_slot(target: Transformer, drafter: Drafter, weighting: Any, share: float) -> None:
     """Cross-entropy and KL to what the target says behind the same tokens, weighted as the definitions say."""
-    tapped = features_of(target, TOKENS, (*drafter.spec.target_layer_ids, target.spec.num_layers - 1))
+    tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids)
     blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([WIDTH]), torch.arange(BLOCK))
     said = predict(drafter, blocks).logits[0]
     own = target.head(features_of(target, TOKENS, (target.spec.num_layers - 1,))[0])
@@ -151,8 +152,51 @@ def test_the_objective_slot_by_slot(target: Transformer, drafter: Drafter, weigh
         weights = pace_weights((-nats).exp()) if weighting == "pace" else decay_weights(torch.arange(1, BLOCK), GAMMA)
         numerator += float((weights * (share * distance + (1 - share) * nats)).sum())
         denominator += float(weights.sum())
-    ours = loss_of(drafter, tapped, ANCHORS, objective=Objective(weighting, GAMMA, share))
+    whole = Teacher(torch.arange(64).expand(1, WIDTH, 64), own.log_softmax(-1).unsqueeze(0)) if share else None
+    ours = loss_of(drafter, tapped, ANCHORS, objective=Objective(weighting, GAMMA, share), teacher=whole)
     assert ours == pytest.approx(numerator / denominator, rel=1e-4)
+
+
+@pytest.mark.parametrize("weighting", ["decay", "pace"])
+def test_only_masked_slots_count(target: Transformer, drafter: Drafter, weighting: Any) -> None:
+    """Revealed slots have no loss; for D-PACE they hold the right token or they do not."""
+    tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids)
+    blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([14]), torch.arange(BLOCK))
+    opened = open_blocks(drafter, blocks)
+    torch.manual_seed(3)
+    tokens, masked = reveal(opened, 1.0)
+    nats = token_nats(opened.fill(tokens), opened.targets)
+    right = torch.where(masked, (-nats).exp(), (tokens[..., 1:] == opened.targets).float()) * opened.real
+    weights = pace_weights(right) if weighting == "pace" else decay_weights(torch.arange(1, BLOCK), GAMMA)
+    torch.manual_seed(3)
+    ours = loss_of(
+        drafter, tapped, ANCHORS, lengths=torch.tensor([14]), objective=Objective(weighting, GAMMA, reveal_share=1.0)
+    )
+    assert ours == pytest.approx(float(weighted_mean(nats, weights * masked * opened.real)), rel=1e-5)
+
+
+def test_step_distillation(target: Transformer, drafter: Drafter) -> None:
+    """KL to what the same drafter says in three steps, beside cross-entropy; no gradient goes through the steps."""
+    tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids)
+    blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([WIDTH]), torch.arange(BLOCK))
+    said, later = predict(drafter, blocks), denoise(drafter, blocks, 3)
+    losses = 0.6 * token_nats(said.logits, said.targets) + 0.4 * divergence(said.logits, later.logits)
+    weights = decay_weights(torch.arange(1, BLOCK), GAMMA).expand(losses.shape)
+    objective = Objective("decay", GAMMA, step_distill_share=0.4, teacher_steps=3)
+    ours = loss_of(drafter, tapped, ANCHORS, objective=objective)
+    assert ours == pytest.approx(float(weighted_mean(losses, weights)), rel=1e-5)
+    assert ours != pytest.approx(loss_of(drafter, tapped, ANCHORS), rel=1e-3)
+
+
+def test_every_weight_learns_in_half_precision(target: Transformer) -> None:
+    """A pass without gradients comes first; what autocast keeps of it must not be taken for weights that learn."""
+    learning = Drafter(drafter_of(target).spec, target)
+    tapped = features_of(target, TOKENS, learning.spec.target_layer_ids)
+    blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([WIDTH]), torch.arange(BLOCK))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = draft_loss(learning, Objective(reveal_share=0.5, step_distill_share=0.3), blocks)
+    loss.backward()
+    assert all(p.grad is not None and p.grad.any() for p in learning.parameters())
 
 
 def test_slots_behind_the_end_of_an_answer_do_not_count(target: Transformer, drafter: Drafter) -> None:
@@ -202,6 +246,40 @@ def test_the_recipe_is_resumable(tmp_path: Path) -> None:
         assert torch.equal(ours, theirs)
 
 
+EVERYTHING = Objective("pace", distill_share=0.3, teacher_top_k=4, step_distill_share=0.2, reveal_share=0.5)
+
+
+@pytest.mark.parametrize("block_size", [4, 9])
+def test_everything_at_once_is_resumed_exactly(
+    block_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed in the fourth step, behind the checkpoint of the second: weights and log to the last bit."""
+    target, answers = tiny_transformer(tiny_spec(), dtype=torch.float32), counting(12)
+    said = teach(target, answers.tokens, EVERYTHING.teacher_top_k, tmp_path)
+    fit = FitConfig(steps=5, warmup_steps=1, save_every=2, micro_batches=2, evaluate_every=5)
+    config = DrafterConfig(fit, rows_per_batch=4, block_rows=18, heldout_rows=3, objective=EVERYTHING)
+    spec = tiny_drafter_spec(target.spec, block_size=block_size)
+    whole, killed, resumed = (recipe.new_drafter(spec, target) for _ in range(3))
+    train_drafter(whole, target, answers, config, tmp_path / "whole", said)
+    loss, calls = recipe.draft_loss, list[int]()
+
+    def dying(*given: Any) -> Tensor:
+        calls.append(1)
+        if len(calls) == 8:
+            raise KeyboardInterrupt
+        return loss(*given)
+
+    monkeypatch.setattr(recipe, "draft_loss", dying)
+    with pytest.raises(KeyboardInterrupt):
+        train_drafter(killed, target, answers, config, tmp_path / "killed", said)
+    train_drafter(resumed, target, answers, config, tmp_path / "killed", said)
+    assert all(torch.equal(*pair) for pair in zip(whole.parameters(), resumed.parameters(), strict=True))
+    logs = [(tmp_path / run / "log.jsonl").read_text().splitlines() for run in ("whole", "killed")]
+    lines, again = ([{**json.loads(line), "seconds": 0} for line in log] for log in logs)
+    assert lines == again
+    assert {"acceptance_length", "acceptance_length_4_steps"} <= lines[-1].keys()
+
+
 @pytest.mark.parametrize(
     ("place", "told"),
     [
@@ -228,3 +306,12 @@ def test_the_bundled_drafter_fits_the_bundled_target() -> None:
     assert spec.target_layer_ids == (3, 7, 11, 15)
     assert (spec.block_size, spec.num_target_layers, spec.causal) == (16, 16, (False, False))
     assert spec.block.hidden_size == target.hidden_size
+
+
+@pytest.mark.parametrize(
+    ("hidden", "block"),
+    [(32, 8), (256, 8), (257, 9), (1024, 9), (2048, 10), (4096, 10), (5120, 11), (2**24, 16), (2**30, 16)],
+)
+def test_the_first_guess_of_a_block_size(hidden: int, block: int) -> None:
+    """min(16, max(8, log2(hidden) / 2 + 4)), rounded up."""
+    assert first_block_size(hidden) == block

@@ -14,6 +14,7 @@ from paceline.train.losses import (
     pace_weights,
     repetition_loss,
     token_nats,
+    truncated_divergence,
     unlikelihood_loss,
     weighted_mean,
 )
@@ -52,6 +53,42 @@ def test_divergence() -> None:
         assert value == pytest.approx(sum(a * math.log(a / b) for a, b in zip(p, q, strict=True)), rel=1e-5)
     assert divergence(student, student).abs().max() < 1e-6
     assert not torch.allclose(divergence(student, teacher), divergence(teacher, student))
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_truncated_divergence(k: int) -> None:
+    """Token by token, then the bucket of all others; cutting a distribution never adds to the distance."""
+    teacher, student = LOGITS[:3], LOGITS[3:]
+    known, ids = teacher.log_softmax(-1).topk(k)
+    ours = truncated_divergence(student, ids, known)
+    for row, value in enumerate(ours.tolist()):
+        p, q = (logits[row].double().softmax(-1).tolist() for logits in (teacher, student))
+        chosen = ids[row].tolist()
+        rest_p, rest_q = (sum(x for i, x in enumerate(each) if i not in chosen) for each in (p, q))
+        expected = sum(p[i] * math.log(p[i] / q[i]) for i in chosen) + rest_p * math.log(rest_p / rest_q)
+        assert value == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert (ours <= divergence(student, teacher) + 1e-6).all()
+
+
+def test_truncated_divergence_of_the_whole_vocabulary_is_the_divergence() -> None:
+    teacher, student = LOGITS[:3], LOGITS[3:].clone().requires_grad_()
+    known, ids = teacher.log_softmax(-1).topk(9)
+    torch.testing.assert_close(truncated_divergence(student, ids, known), divergence(student, teacher))
+    truncated_divergence(student, ids, known).sum().backward()
+    assert student.grad is not None
+    expected = student.detach().softmax(-1) - teacher.softmax(-1)
+    torch.testing.assert_close(student.grad, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_truncated_divergence_bears_rounded_probabilities_and_sure_students() -> None:
+    """The teacher's sum to more than 1; the student leaves nothing to the others."""
+    known, ids = torch.tensor([[math.log(0.6), math.log(0.41)]]).half(), torch.tensor([[4, 2]], dtype=torch.int32)
+    student = torch.full((1, 9), -1e4).index_fill(-1, torch.tensor([2, 4]), 1e4).requires_grad_()
+    distance = truncated_divergence(student, ids, known)
+    distance.sum().backward()
+    assert float(distance.detach()) == pytest.approx(0.6 * math.log(1.2) + 0.41 * math.log(0.82), abs=1e-3)
+    assert student.grad is not None
+    assert student.grad.isfinite().all()
 
 
 def test_half_precision_logits_are_summed_in_float32() -> None:

@@ -100,6 +100,31 @@ def test_a_share_is_sampled_and_every_answer_has_its_own_seed(corpus: Path, tmp_
     assert sampled == generate(corpus, tmp_path / "again", sampled_share=1.0)
 
 
+def test_every_sampled_answer_draws_its_own_temperature(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Uniform in the range; a resumed part draws the same ones. The expected ones follow from the seed alone."""
+    decode, drawn = responses.decode_lockstep, list[float]()
+
+    def watched(target: Target, jobs: Any, end_ids: frozenset[int]) -> list[list[int]]:
+        drawn.extend(job.sampling.temperature for job in jobs)
+        return decode(target, jobs, end_ids)
+
+    monkeypatch.setattr(responses, "decode_lockstep", watched)
+    generate(corpus, tmp_path / "out", sampled_share=0.5, temperatures=(0.2, 0.3), part=9)
+    rng = np.random.default_rng((CONFIG.seed, 0))
+    sampled = rng.random(9) < 0.5
+    assert sorted(drawn) == sorted(np.where(sampled, rng.uniform(0.2, 0.3, 9), 0.0).tolist())
+    hot = [temperature for temperature in drawn if temperature]
+    assert 0 < len(hot) < 9
+    assert len(set(hot)) == len(hot)
+    first = drawn.copy()
+    drawn.clear()
+    (tmp_path / "out" / "part-0000.npz").unlink()
+    generate(corpus, tmp_path / "out", sampled_share=0.5, temperatures=(0.2, 0.3), part=9)
+    assert drawn == first
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no answers"):
         load_responses(tmp_path, 10)

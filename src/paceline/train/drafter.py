@@ -1,11 +1,13 @@
 """The recipe of a DFlash drafter (arXiv 2602.06036): masked blocks behind random anchors in the target's own answers.
 
-Slots are trained on the answer, earlier ones weigh more, and on request on the target's whole distribution. Embedding
-and head are the target's and stay frozen. `train.blocks` says what a block sees.
+Slots are trained on the answer, earlier ones weigh more; on request also on the target's distribution and on what the
+drafter itself says in more steps, and in blocks that are filled in part. Embedding and head are the target's and stay
+frozen. `train.blocks` says what a block sees.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -18,19 +20,37 @@ from paceline.errors import ConfigError, TrainingError, UnsupportedModel
 from paceline.models.drafter import Drafter
 from paceline.models.spec import DrafterSpec, Spec
 from paceline.models.transformer import Transformer
-from paceline.train.blocks import Blocks, acceptance_length, predict, teacher_logits
+from paceline.train.blocks import Blocks, Opened, open_blocks
 from paceline.train.data import fingerprint
+from paceline.train.denoise import acceptance_length, denoise_from, reveal
 from paceline.train.loop import fit
-from paceline.train.losses import decay_weights, divergence, pace_weights, token_nats, weighted_mean
+from paceline.train.losses import (
+    decay_weights,
+    divergence,
+    pace_weights,
+    token_nats,
+    truncated_divergence,
+    weighted_mean,
+)
 from paceline.train.memory import memory_is_set_by
 from paceline.train.options import DrafterConfig, Objective
 from paceline.train.responses import Responses, features
+from paceline.train.teacher import Teacher
 
-__all__ = ["bundled_drafter_spec", "draft_loss", "new_drafter", "train_drafter"]
+__all__ = ["bundled_drafter_spec", "draft_loss", "first_block_size", "new_drafter", "train_drafter"]
 
 
-def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
-    """Two layers of the target's width, block 16, taps at every quarter of the target."""
+def first_block_size(hidden_size: int) -> int:
+    """A first guess for a target of this width: min(16, max(8, log2(hidden_size) / 2 + 4)), rounded up.
+
+    The formula is as its source prints it. That source says 12 for 1024 dimensions, where the formula gives 9: an
+    operator seems to be lost, so measure before trusting it.
+    """
+    return math.ceil(min(16.0, max(8.0, math.log2(hidden_size) / 2.0 + 4.0)))
+
+
+def bundled_drafter_spec(target: Spec, mask_token_id: int, block_size: int = 16) -> DrafterSpec:
+    """Two layers of the target's width, taps at every quarter of the target."""
     layers = 2
     block = Spec(
         family="qwen3",
@@ -51,7 +71,7 @@ def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
     )
     return DrafterSpec(
         block=block,
-        block_size=16,
+        block_size=block_size,
         mask_token_id=mask_token_id,
         target_layer_ids=tuple(sorted({max(0, target.num_layers * quarter // 4 - 1) for quarter in (1, 2, 3, 4)})),
         num_target_layers=target.num_layers,
@@ -69,9 +89,17 @@ def new_drafter(spec: DrafterSpec, target: Transformer, seed: int = 0) -> Drafte
 
 
 def train_drafter(
-    drafter: Drafter, target: Transformer, responses: Responses, config: DrafterConfig, run: Path
+    drafter: Drafter,
+    target: Transformer,
+    responses: Responses,
+    config: DrafterConfig,
+    run: Path,
+    teacher: Teacher | None = None,
 ) -> None:
     """Train `drafter` in place on the target's answers; resumes from `run` where that holds a checkpoint.
+
+    Args:
+        teacher: what the target says along the answers; needed for a `distill_share`.
 
     Raises:
         TrainingError: too few answers to keep some back; or as `fit`.
@@ -79,27 +107,32 @@ def train_drafter(
         UnsupportedModel: the drafter has sliding or causal layers, which are run but not trained.
     """
     _check(drafter.spec, responses, config)
-    taps, last = drafter.spec.target_layer_ids, target.spec.num_layers - 1
+    assert (teacher is not None) == (config.objective.distill_share > 0.0)
     with memory_is_set_by("count"):
-        tapped = features(target, responses.tokens, taps if taps[-1] == last else (*taps, last))
+        tapped = features(target, responses.tokens, drafter.spec.target_layer_ids)
     heldout = torch.arange(min(config.heldout_rows, len(responses.tokens) // 4))
     training = torch.arange(len(heldout), len(responses.tokens))
 
-    def batch_at(index: int) -> Blocks:
+    def batch_at(index: int) -> tuple[Tensor, ...]:
         rng = np.random.default_rng((config.fit.seed, 1, index))
         rows = training[torch.from_numpy(rng.integers(0, len(training), config.rows_per_batch))]
         length = int(rng.integers(config.shortest_block, drafter.spec.block_size + 1))
-        return _batch(responses, tapped, rows, length, config.block_rows // length, rng)
+        blocks = _batch(responses, tapped, rows, length, config.block_rows // length, rng)
+        return (*blocks, *(teacher.of(rows) if teacher else ()))
 
     def loss(*batch: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
-        return draft_loss(drafter, config.objective, Blocks(*batch)), {}
+        blocks, said = Blocks(*batch[: len(Blocks._fields)]), batch[len(Blocks._fields) :]
+        return draft_loss(drafter, config.objective, blocks, Teacher(*said) if said else None), {}
 
     def evaluate() -> Mapping[str, float]:
         rng = np.random.default_rng((config.fit.seed, 2))
         batch = _batch(responses, tapped, heldout, drafter.spec.block_size, 6, rng)
         drafter.eval()
         with memory_is_set_by("heldout_rows", config.heldout_rows):
-            return {"acceptance_length": acceptance_length(drafter, batch)}
+            figures = {"acceptance_length": acceptance_length(drafter, batch)}
+            if config.objective.reveal_share > 0.0:
+                figures["acceptance_length_4_steps"] = acceptance_length(drafter, batch, 4)
+            return figures
 
     settings = {key: value for key, value in asdict(config).items() if key != "fit"}
     recipe = {**settings, "answers": fingerprint(responses.tokens)}
@@ -121,19 +154,31 @@ def _check(spec: DrafterSpec, responses: Responses, config: DrafterConfig) -> No
         )
 
 
-def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks) -> Tensor:
-    """The weighted loss of all slots: distill_share * KL(target || drafter) + (1 - distill_share) * cross-entropy."""
-    said = predict(drafter, blocks)
-    losses = nats = token_nats(said.logits, said.targets)
-    if objective.distill_share > 0.0:
-        teacher = teacher_logits(drafter, blocks, said.positions)
-        share = objective.distill_share
-        losses = share * divergence(said.logits, teacher) + (1.0 - share) * nats
+def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks, teacher: Teacher | None = None) -> Tensor:
+    """The weighted loss of all masked slots.
+
+    distill_share * KL(target || drafter) + step_distill_share * KL(drafter at more steps || drafter)
+    + the rest * cross-entropy. A `teacher` has the rows of `blocks`.
+    """
+    opened = open_blocks(drafter, blocks)
+    tokens, masked = reveal(opened, objective.reveal_share)
+    logits = opened.fill(tokens)
+    nats = token_nats(logits, opened.targets)
+    losses = (1.0 - objective.distill_share - objective.step_distill_share) * nats
+    if teacher is not None:
+        losses = losses + objective.distill_share * truncated_divergence(logits, *teacher.at(opened.positions))
+    if objective.step_distill_share > 0.0:
+        later = denoise_from(opened, tokens, masked, objective.teacher_steps)
+        losses = losses + objective.step_distill_share * divergence(logits, later)
+    right = torch.where(masked, torch.exp(-nats), (tokens[..., 1:] == opened.targets).float())
+    return weighted_mean(losses, _weights(objective, right, opened) * (masked & opened.real))
+
+
+def _weights(objective: Objective, right: Tensor, opened: Opened) -> Tensor:
+    """What each slot weighs, where `right` is the probability that it holds, or will be given, the right token."""
     if objective.weighting == "pace":
-        weights = pace_weights(torch.exp(-nats) * said.real)
-    else:
-        weights = decay_weights(blocks.slots[1:], objective.gamma).expand(nats.shape)
-    return weighted_mean(losses, weights * said.real)
+        return pace_weights(right * opened.real)
+    return decay_weights(torch.arange(1, right.shape[-1] + 1, device=right.device), objective.gamma).expand(right.shape)
 
 
 def _batch(

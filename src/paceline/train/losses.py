@@ -16,6 +16,7 @@ __all__ = [
     "pace_weights",
     "repetition_loss",
     "token_nats",
+    "truncated_divergence",
     "unlikelihood_loss",
     "weighted_mean",
 ]
@@ -70,6 +71,26 @@ def divergence(logits: Tensor, teacher_logits: Tensor) -> Tensor:
     """KL(teacher || student) in nats of two sets of logits [..., vocab], token by token."""
     teacher = teacher_logits.float().log_softmax(-1)
     return (teacher.exp() * (teacher - logits.float().log_softmax(-1))).sum(-1)
+
+
+def truncated_divergence(logits: Tensor, ids: Tensor, log_probabilities: Tensor) -> Tensor:
+    """KL(teacher || student) in nats, token by token, of a teacher of whom only some tokens are known.
+
+    All other tokens are one bucket, for teacher and student alike, so this is at most `divergence`, and equal to it
+    where all tokens are known. Rounded probabilities may sum to a little more than 1: the bucket is empty then.
+
+    Args:
+        logits: [..., vocab], the student's.
+        ids: [..., k], different tokens; log_probabilities: [..., k], the teacher's, in nats.
+    """
+    scores, index, known = logits.float(), ids.long(), log_probabilities.float()
+    total = scores.logsumexp(-1, keepdim=True)
+    distance = (known.exp() * (known - scores.gather(-1, index) + total)).sum(-1)
+    if ids.shape[-1] == logits.shape[-1]:
+        return distance
+    others = scores.scatter(-1, index, -torch.inf).logsumexp(-1) - total.squeeze(-1)
+    rest = (1.0 - known.exp().sum(-1)).clamp_min(0.0)
+    return distance + torch.xlogy(rest, rest) - rest * others
 
 
 def decay_weights(slots: Tensor, gamma: float) -> Tensor:

@@ -16,6 +16,9 @@ __all__ = ["DrafterConfig", "FitConfig", "Objective", "ResponsesConfig", "Target
 
 Weighting = Literal["decay", "pace"]
 
+_HOTTEST = 100.0
+"""The highest temperature that a request may have."""
+
 
 @dataclass(frozen=True, slots=True)
 class FitConfig:
@@ -82,10 +85,10 @@ class UnloopConfig:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a slot's loss is, and what it weighs.
+    """Which slots are masked, what a slot's loss is, and what it weighs.
 
     Raises:
-        ConfigError: no such weighting.
+        ConfigError: no such weighting, or shares of more than the whole.
     """
 
     weighting: Annotated[
@@ -93,19 +96,39 @@ class Objective:
     ] = "decay"
     gamma: Annotated[float, Setting("Decay of the slots' weights.", least=0.1)] = 7.0
     distill_share: Annotated[
-        float, Setting("Share of KL(target || drafter); the rest is cross-entropy.", least=0, most=1)
+        float, Setting("Share of KL(target || drafter) in the loss; the rest is cross-entropy.", least=0, most=1)
+    ] = 0.0
+    teacher_top_k: Annotated[int, Setting("Likeliest tokens of the target that are told apart in it.", least=1)] = 16
+    step_distill_share: Annotated[
+        float,
+        Setting("Share of KL(drafter at more steps || drafter) in the loss, besides distill_share.", least=0, most=1),
+    ] = 0.0
+    teacher_steps: Annotated[int, Setting("Denoising steps of that drafter.", least=2)] = 4
+    reveal_share: Annotated[
+        float, Setting("Share of the blocks that start with some of their slots filled.", least=0, most=1)
     ] = 0.0
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
             raise ConfigError(f"weighting is {self.weighting!r:.40}.", remedy=f"It is one of {get_args(Weighting)}.")
+        if (shares := self.distill_share + self.step_distill_share) > 1.0 + 1e-9:
+            told = f"distill_share and step_distill_share are {shares:g} together."
+            raise ConfigError(told, remedy="Lower one: the loss has no more than 1 to share out.")
 
 
 @dataclass(frozen=True, slots=True)
 class DrafterConfig:
-    """Settings of a drafter's training."""
+    """Settings of a drafter's training.
+
+    Raises:
+        ConfigError: too small a block.
+    """
 
     fit: FitConfig
+    block_size: Annotated[
+        int,
+        Setting("Slots of the new drafter's blocks, anchor included; 0 for a guess from the target's width.", least=0),
+    ] = 16
     rows_per_batch: Annotated[int, Setting("Answers of a micro batch.", least=1)] = 32
     block_rows: Annotated[
         int, Setting("Slots per answer, anchors included; shared out over blocks of one random length.", least=1)
@@ -116,21 +139,26 @@ class DrafterConfig:
         int, Setting("Answers kept back, to measure the acceptance length on; at most a quarter.", least=1)
     ] = 128
 
+    def __post_init__(self) -> None:
+        if 0 < self.block_size < 4:
+            raise ConfigError(f"block_size is {self.block_size}.", remedy="It must be at least 4, or 0 for a guess.")
+
 
 @dataclass(frozen=True, slots=True)
 class ResponsesConfig:
     """What a target is to answer, for a drafter to learn from.
 
     Raises:
-        ConfigError: lengths of prompts that are not in order.
+        ConfigError: lengths of prompts or temperatures that are not in order, or not above 0.
     """
 
     count: Annotated[int, Setting("Answers the target generates to learn from.", least=8)] = 4800
     prompt_tokens: Annotated[tuple[int, int], Setting("Shortest and longest beginning of a plain document.")] = (24, 80)
     max_tokens: Annotated[int, Setting("Longest answer.", least=8)] = 160
-    sampled_share: Annotated[float, Setting("Share drawn at temperature 1; the rest is greedy.", least=0, most=1)] = (
-        0.25
-    )
+    sampled_share: Annotated[float, Setting("Share that is sampled; the rest is greedy.", least=0, most=1)] = 0.25
+    temperatures: Annotated[
+        tuple[float, float], Setting("Lowest and highest temperature; each sampled answer draws its own between them.")
+    ] = (0.5, 1.0)
     batch: Annotated[int, Setting("Answers decoded together.", least=1)] = 48
     part: Annotated[int, Setting("Answers per file: so many are lost when the run is killed.", least=1)] = 480
     seed: Annotated[int, Setting("Of everything that is drawn.", least=0)] = 0
@@ -139,3 +167,7 @@ class ResponsesConfig:
         shortest, longest = self.prompt_tokens
         if not 1 <= shortest <= longest:
             raise ConfigError(f"prompt_tokens is {self.prompt_tokens}.", remedy="Give the shorter length first.")
+        lowest, highest = self.temperatures
+        if not 0.0 < lowest <= highest <= _HOTTEST:
+            remedy = f"Give the lower one first, both above 0 and at most {_HOTTEST:g}."
+            raise ConfigError(f"temperatures is {self.temperatures}.", remedy=remedy)

@@ -22,15 +22,18 @@ from paceline.models.save import save_drafter, save_transformer
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
 from paceline.train.data import tokenizer_of
-from paceline.train.drafter import bundled_drafter_spec, new_drafter, train_drafter
-from paceline.train.options import DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.drafter import bundled_drafter_spec, first_block_size, new_drafter, train_drafter
+from paceline.train.memory import memory_is_set_by
+from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.processes import join
 from paceline.train.responses import Responses, generate_responses, load_responses
 from paceline.train.target import bundled_target_spec, train_target
+from paceline.train.teacher import Teacher, teach
 from paceline.train.unloop import train_unloop
 
 __all__ = ["answers_width", "make_drafter", "make_target", "make_unlooped"]
 
+_SETTINGS = "settings.json"
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
@@ -58,7 +61,7 @@ def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, 
     """
     tokenizer = tokenizer_of(folder)
     opening = _opening(tokenizer, turn_start)
-    responses = _answered(folder, tokenizer, config.corpus, answers, opening, out)
+    responses = _answered(folder, tokenizer, config.corpus, answers, opening, out / "answers")
     model = load_transformer(folder, torch.float32, trainable=True)
     train_unloop(model, responses, config, out / "run")
     if join().is_main_process:
@@ -75,11 +78,16 @@ def make_drafter(
     mask_token: str,
     turn_start: str,
     out: Path,
+    answers_folder: Path | None = None,
 ) -> None:
     """Let the target in `folder` answer, then train a DFlash drafter on that.
 
+    Args:
+        answers_folder: the answers of an earlier run with the same target and settings, instead of new ones.
+
     Raises:
-        TrainingError, ConfigError: as `train_drafter`, or the tokenizer lacks what is named.
+        TrainingError, ConfigError: as `train_drafter` and `teach`, the tokenizer lacks what is named, or the earlier
+            answers are not there or of other settings.
         VocabularyMismatch: the corpus has another tokenizer.
     """
     tokenizer = tokenizer_of(folder)
@@ -89,12 +97,21 @@ def make_drafter(
         raise ConfigError(f"The target's tokenizer lacks the mask token {mask_token!r}.", remedy=remedy)
     opening = _opening(tokenizer, turn_start)
     check_same_tokens(tokenizer.vocabulary, tokenizer_of(corpus / "tokenizer").vocabulary)
-    responses = _answered(folder, tokenizer, corpus, answers, opening, out)
+    place = out / "answers" if answers_folder is None else _earlier(answers_folder)
+    responses = _answered(folder, tokenizer, corpus, answers, opening, place)
     model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
-    drafter = new_drafter(bundled_drafter_spec(model.spec, mask), model, config.fit.seed)
-    train_drafter(drafter, model, responses, config, out / "run")
+    spec = bundled_drafter_spec(model.spec, mask, config.block_size or first_block_size(model.spec.hidden_size))
+    teacher = _taught(model, responses, config.objective, place)
+    drafter = new_drafter(spec, model, config.fit.seed)
+    train_drafter(drafter, model, responses, config, out / "run", teacher)
     if join().is_main_process:
         save_drafter(drafter, out)
+
+
+def _earlier(answers: Path) -> Path:
+    if not (answers / _SETTINGS).is_file():
+        raise TrainingError(f"{answers} holds no answers.", remedy="Give the folder answers/ of an earlier run.")
+    return answers
 
 
 def _answered(
@@ -103,9 +120,9 @@ def _answered(
     """The answers of the target in `folder`, which the first process generates where they are missing."""
     team = join()
     if team.is_main_process:
-        _answer(folder, tokenizer, corpus, out / "answers", opening=opening, config=config)
+        _answer(folder, tokenizer, corpus, out, opening=opening, config=config)
     team.wait_for_everyone()
-    return load_responses(out / "answers", answers_width(config))
+    return load_responses(out, answers_width(config))
 
 
 def answers_width(config: ResponsesConfig) -> int:
@@ -118,7 +135,7 @@ def _answer(
 ) -> None:
     """Let the target answer; refuses to mix answers of other settings."""
     settings = json.dumps({"target": str(folder.resolve()), **asdict(config)})
-    known = out / "settings.json"
+    known = out / _SETTINGS
     if known.is_file() and known.read_text(encoding="utf-8") != settings:
         told = f"{out} holds answers of other settings: {known.read_text(encoding='utf-8')}."
         raise TrainingError(told, remedy="Use them, or another folder.")
@@ -127,6 +144,14 @@ def _answer(
     model = load_transformer(folder, torch.float32)
     ends = frozenset(model.spec.eos_token_ids) | tokenizer.eos_ids
     generate_responses(Target(model, tokenizer.size), corpus / "train.npz", opening, config, ends, out)
+
+
+def _taught(model: Transformer, responses: Responses, objective: Objective, out: Path) -> Teacher | None:
+    """What the target says along its answers, where a drafter is to learn that; the first process writes it."""
+    if objective.distill_share == 0.0:
+        return None
+    with join().main_process_first(), memory_is_set_by("count"):
+        return teach(model, responses.tokens, objective.teacher_top_k, out)
 
 
 def _opening(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:

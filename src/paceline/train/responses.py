@@ -135,17 +135,23 @@ def _beginning(
 def _answer(
     target: Target, prompts: list[tuple[int, ...]], first: int, config: ResponsesConfig, end_ids: frozenset[int]
 ) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-    greedy = Sampling(max_tokens=config.max_tokens)
-    sampled = Sampling(max_tokens=config.max_tokens, temperature=1.0)
-    rng = np.random.default_rng((config.seed, first))
+    temperatures = _temperatures(len(prompts), first, config)
     jobs = [
-        LockstepJob(prompt, sampled if rng.random() < config.sampled_share else greedy, seed=first + index)
-        for index, prompt in enumerate(prompts)
+        LockstepJob(prompt, Sampling(max_tokens=config.max_tokens, temperature=temperature), seed=first + index)
+        for index, (prompt, temperature) in enumerate(zip(prompts, temperatures, strict=True))
     ]
     jobs.sort(key=lambda job: len(job.prompt))  # less padding, and turns of a chat with turns of a chat
     for start in range(0, len(jobs), config.batch):
         batch = jobs[start : start + config.batch]
         yield from zip((job.prompt for job in batch), decode_lockstep(target, batch, end_ids), strict=True)
+
+
+def _temperatures(count: int, first: int, config: ResponsesConfig) -> list[float]:
+    """Of the `count` answers from `first` on: 0 for the greedy ones, uniform in the range for the sampled share."""
+    rng = np.random.default_rng((config.seed, first))
+    sampled = rng.random(count) < config.sampled_share
+    drawn: list[float] = np.where(sampled, rng.uniform(*config.temperatures, count), 0.0).tolist()
+    return drawn
 
 
 def _write(path: Path, answers: Iterator[tuple[tuple[int, ...], list[int]]]) -> None:
