@@ -125,6 +125,21 @@ def test_every_sampled_answer_draws_its_own_temperature(
     assert drawn == first
 
 
+@pytest.mark.parametrize(
+    ("share", "count", "chats"), [(0.5, 8, 4), (0.0, 8, 0), (1.0, 4, 4), (1.0, 8, 5), (0.0, 18, 3), (0.5, 30, 5)]
+)
+def test_turns_of_a_chat_have_their_share_as_far_as_there_are_some(
+    corpus: Path, tmp_path: Path, share: float, count: int, chats: int
+) -> None:
+    """The corpus has 5 chats and 15 other documents."""
+    generate(corpus, tmp_path / "out", chat_share=share, count=count, part=30)
+    with np.load(tmp_path / "out" / "part-0000.npz") as part:
+        starts, prompts = part["starts"][:-1], part["prompt_lengths"]
+        found = [part["tokens"][start : start + length].tolist() for start, length in zip(starts, prompts, strict=True)]
+    assert len(found) == min(count, 20)
+    assert sum(TURN[0] in prompt for prompt in found) == chats
+
+
 def test_nothing_there(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no answers"):
         load_responses(tmp_path, 10)

@@ -154,9 +154,17 @@ def _target_folder(out: Path, recipe: Recipe, rounds: int) -> Path:
 
 def _drafter(out: Path, recipe: Recipe) -> Stage:
     folder, config, answers = out / BUNDLED_DRAFTER, recipe.drafter, recipe.answers
-    names = {"mask_token": SPECIALS[MASK], "turn_start": TURN_START}
-    make = partial(make_drafter, out / BUNDLED_TARGET, out / "corpus", config, answers, **names, out=folder)
-    spec = bundled_drafter_spec(bundled_target_spec(), MASK)
+    make = partial(
+        make_drafter,
+        out / BUNDLED_TARGET,
+        out / "corpus",
+        config,
+        answers,
+        mask_token=SPECIALS[MASK],
+        turn_start=TURN_START,
+        out=folder,
+    )
+    spec = bundled_drafter_spec(bundled_target_spec(), MASK, config.block_size)
     flops = config.rows_per_batch * 3 * drafter_flops(spec, answers_width(answers), config.block_rows)
     tokens = config.rows_per_batch * config.block_rows
     return Stage(folder, "config.json", make, "drafter", config.fit.steps, tokens, flops, answers)

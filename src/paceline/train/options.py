@@ -154,6 +154,9 @@ class ResponsesConfig:
 
     count: Annotated[int, Setting("Answers the target generates to learn from.", least=8)] = 4800
     prompt_tokens: Annotated[tuple[int, int], Setting("Shortest and longest beginning of a plain document.")] = (24, 80)
+    chat_share: Annotated[
+        float, Setting("Share of the answers that are turns of a chat, where the corpus has both.", least=0, most=1)
+    ] = 0.5
     max_tokens: Annotated[int, Setting("Longest answer.", least=8)] = 160
     sampled_share: Annotated[float, Setting("Share that is sampled; the rest is greedy.", least=0, most=1)] = 0.25
     temperatures: Annotated[

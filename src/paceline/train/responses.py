@@ -23,6 +23,7 @@ from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.progress import progress
 from paceline.request import Sampling
+from paceline.train.data import load_documents
 from paceline.train.memory import memory_is_set_by
 from paceline.train.options import ResponsesConfig
 
@@ -108,28 +109,34 @@ def features(target: Transformer, tokens: Tensor, taps: tuple[int, ...], batch: 
 
 
 def _prompts(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig) -> list[tuple[int, ...]]:
-    with np.load(corpus) as file:
-        tokens, starts = file["tokens"], file["starts"]
+    """Beginnings of documents in a random order, turns of a chat and others in the share that is asked for.
+
+    Where there are too few of one kind, more of the other take their place.
+    """
+    documents = load_documents(corpus)
     rng = np.random.default_rng(config.seed)
-    prompts = []
-    for index in rng.permutation(len(starts) - 1):
-        document = tokens[starts[index] : starts[index + 1]]
-        prompt = _beginning(document, turn_start, rng, config)
+    found: dict[bool, list[tuple[int, tuple[int, ...]]]] = {True: [], False: []}
+    for place, index in enumerate(rng.permutation(len(documents))):
+        is_chat, prompt = _beginning(documents[index], turn_start, rng, config)
         if prompt is not None:
-            prompts.append(prompt)
-        if len(prompts) == config.count:
+            found[is_chat].append((place, prompt))
+        if all(len(each) >= config.count for each in found.values()):
             break
-    return prompts
+    chats, others = found[True], found[False]
+    wanted = max(round(config.count * config.chat_share), config.count - len(others))
+    chosen = chats[:wanted] + others[: config.count - min(wanted, len(chats))]
+    return [prompt for _, prompt in sorted(chosen)]
 
 
 def _beginning(
     document: NDArray[np.integer], turn_start: tuple[int, ...], rng: np.random.Generator, config: ResponsesConfig
-) -> tuple[int, ...] | None:
+) -> tuple[bool, tuple[int, ...] | None]:
+    """Whether a document is a chat, and its beginning, where that has a fair length."""
     low, high = config.prompt_tokens
     ids = [int(token) for token in document]
     turns = [i for i in range(len(ids) - len(turn_start)) if tuple(ids[i : i + len(turn_start)]) == turn_start]
     end = turns[-1] + len(turn_start) if turns else int(rng.integers(low, high + 1))
-    return tuple(ids[:end]) if low <= end <= 2 * high and end < len(ids) else None
+    return bool(turns), tuple(ids[:end]) if low <= end <= 2 * high and end < len(ids) else None
 
 
 def _answer(
