@@ -41,15 +41,14 @@ def denoise_from(opened: Opened, tokens: Tensor, masked: Tensor, steps: int) -> 
     """
     steps = min(steps, masked.shape[-1])
     count, left = masked.sum(-1, keepdim=True), masked
-    said: Tensor | None = None
-    for step in range(1, steps + 1):
-        logits = opened.fill(tokens)
+    said = logits = opened.fill(tokens)
+    for step in range(1, steps):
         quota = (count * step + steps - 1) // steps - (count - left.sum(-1, keepdim=True))
         guesses, confidence = _choose(logits, opened.mask_token_id)
         fixed = left & (_ranks(confidence.masked_fill(~left, -math.inf)) < quota)
-        said = logits if said is None else torch.where(fixed.unsqueeze(-1), logits, said)
         tokens, left = _shown(tokens, fixed, guesses), left & ~fixed
-    assert said is not None
+        logits = opened.fill(tokens)
+        said = torch.where(left.unsqueeze(-1), logits, said)
     return said
 
 
