@@ -23,7 +23,7 @@ from paceline.request import Sampling
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["GREEDY_BELOW", "choose", "is_greedy", "survivors"]
+__all__ = ["GREEDY_BELOW", "choose", "is_greedy", "probabilities", "survivors"]
 
 GREEDY_BELOW = 1e-5
 """A temperature at or under this is argmax."""
@@ -67,6 +67,15 @@ def survivors(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Bool[T
         return scores > -torch.inf
     values, ids = _candidates(widen(scores), sampling)
     return torch.zeros_like(scores, dtype=torch.bool).scatter_(-1, ids, values > -torch.inf)
+
+
+def probabilities(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Float[Tensor, "rows vocab"]:
+    """The law of `choose` over the noise, in the precision of the scores, at least float32; greedy: 1 at the choice."""
+    scores = widen(scores)
+    if is_greedy(sampling):
+        return torch.zeros_like(scores).scatter_(-1, _greatest(scores).unsqueeze(-1), 1.0)
+    kept = scores.masked_fill(~survivors(scores, sampling), -torch.inf)
+    return ((kept - kept.amax(-1, keepdim=True)) / sampling.temperature).softmax(-1)
 
 
 def _greatest(scores: Float[Tensor, "rows vocab"]) -> Int[Tensor, " rows"]:
