@@ -127,7 +127,7 @@ def test_a_completion_accounts_for_its_tokens(llm: LLM) -> None:
     assert sum(stats.accepted_per_round) == len(found.token_ids) - 1
     assert stats.acceptance_length == pytest.approx(39 / stats.rounds)
     assert stats.accepted_tokens + stats.rounds >= 39
-    assert stats.accepted_tokens <= stats.drafted_tokens
+    assert stats.accepted_tokens <= stats.checked_tokens <= stats.drafted_tokens
     assert 0 < stats.draft_seconds + stats.verify_seconds < stats.total_seconds
     assert stats.tokens_per_second == pytest.approx(40 / stats.total_seconds)
 
@@ -144,7 +144,7 @@ def test_rounds_tell_how_the_tokens_came(llm: LLM) -> None:
 def test_plain_decoding_has_a_round_for_each_token(plain: LLM) -> None:
     stats = answer(plain, max_tokens=9).stats
     assert (stats.method, stats.rounds, stats.accepted_per_round) == ("ar", 8, (1,) * 8)
-    assert (stats.drafted_tokens, stats.accepted_tokens, stats.draft_seconds) == (0, 0, 0.0)
+    assert (stats.drafted_tokens, stats.checked_tokens, stats.accepted_tokens, stats.draft_seconds) == (0, 0, 0, 0.0)
 
 
 def test_the_stop_token_is_in_the_ids_and_not_in_the_text(llm: LLM) -> None:

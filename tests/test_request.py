@@ -11,7 +11,8 @@ from paceline.request import Sampling, Stats, Usage
 
 
 def stats(accepted: tuple[int, ...] = (), seconds: float = 2.0) -> Stats:
-    return Stats("dflash", len(accepted), accepted, 7 * len(accepted), sum(accepted) - len(accepted), 0.5, 0.5, seconds)
+    rounds, kept = len(accepted), sum(accepted) - len(accepted)
+    return Stats("dflash", rounds, accepted, 7 * rounds, 5 * rounds, kept, 0.5, 0.5, seconds)
 
 
 @pytest.mark.parametrize(

@@ -156,6 +156,11 @@ class Round:
     draft_seconds: float
     verify_seconds: float
 
+    @property
+    def checked(self) -> int:
+        """How many drafts were judged: those up to the first that differs, or up to the end of the answer."""
+        return min(len(self.committed), len(self.proposed))
+
 
 @dataclass(frozen=True, slots=True)
 class Usage:
@@ -179,7 +184,8 @@ class Stats:
         rounds: forward passes of the target after the prompt pass.
         accepted_per_round: tokens committed per round, the bonus token included, the first token (which comes
             from the prompt pass) not counted; cut where the answer ended, so the sum is completion_tokens - 1.
-        drafted_tokens, accepted_tokens: proposed by the drafter / of these, kept in the answer.
+        drafted_tokens, checked_tokens, accepted_tokens: proposed by the drafter / of these, judged (what follows the
+            first difference is not) / of these, kept in the answer.
         draft_seconds, verify_seconds, total_seconds: wall clock; total includes the prompt pass.
     """
 
@@ -187,6 +193,7 @@ class Stats:
     rounds: int
     accepted_per_round: tuple[int, ...]
     drafted_tokens: int
+    checked_tokens: int
     accepted_tokens: int
     draft_seconds: float
     verify_seconds: float
@@ -200,6 +207,7 @@ class Stats:
             rounds=len(rounds),
             accepted_per_round=tuple(len(round.committed) for round in rounds),
             drafted_tokens=sum(len(round.proposed) for round in rounds),
+            checked_tokens=sum(round.checked for round in rounds),
             accepted_tokens=sum(round.accepted for round in rounds),
             draft_seconds=sum(round.draft_seconds for round in rounds),
             verify_seconds=sum(round.verify_seconds for round in rounds),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.figures import DEFINITIONS, Sample, distinct_4gram_share, figures, share_of_bandwidth
+from paceline.bench.figures import DEFINITIONS, Sample, distinct_4gram_share, figures, other_share, share_of_bandwidth
 
 
 def sample(seconds: float, tokens: tuple[int, ...] = (1, 2, 3, 4, 5), committed: tuple[int, ...] = (3, 1)) -> Sample:
@@ -69,3 +69,18 @@ def test_share_of_bandwidth_counts_the_rounds_without_the_prompt() -> None:
 def test_every_figure_is_defined() -> None:
     runs = [[sample(1.0)]]
     assert figures(runs, runs).keys() - {"prompts"} <= DEFINITIONS.keys()
+
+
+def test_the_share_of_time_outside_the_models() -> None:
+    """Without the prompt pass: 0.2 of 0.9 seconds of a sample of one second."""
+    assert other_share([[sample(1.0), sample(3.0), sample(2.0)]]) == pytest.approx(0.2 / 0.9)
+    assert other_share([[sample(1.0, (9,), ())]]) is None
+
+
+def test_eval_01_the_mean_counts_what_left_the_engine() -> None:
+    """eval-01: rounds of 8, 3 and 4 tokens, the last cut at an end token, are 5 per round; the first token is extra."""
+    cut = [[sample(1.0, tuple(range(16)), (8, 3, 4))]]
+    found = figures(cut, cut)
+    assert found["acceptance_length"] == 5.0
+    assert found["tokens"] == 1 + sum((8, 3, 4))
+    assert "bonus token included" in DEFINITIONS["acceptance_length"]

@@ -11,13 +11,16 @@ from typing import Any
 
 import pytest
 import torch
+from rich.console import Console
 from tiny import GOLDEN, tiny_spec, tiny_transformer, write_checkpoint
 
-from paceline.bench.method import pass_bytes
+from paceline.bench.figures import all_identical
+from paceline.bench.method import Task, pass_bytes
 from paceline.bench.options import DecodeBench
 from paceline.bench.peers import Given, open_peers
 from paceline.bench.peers.hugging_face import _Rounds, load_model, model_bytes
 from paceline.bench.peers.official import _clock_for, official
+from paceline.bench.report import show
 from paceline.bench.run import bench_decode
 from paceline.errors import ConfigError
 from paceline.models.load import load_transformer
@@ -110,6 +113,29 @@ def test_the_clock_of_the_wheel_is_replaced_without_cuda_and_put_back() -> None:
     assert library._cuda_time is needs_cuda
 
 
+@pytest.mark.slow
+@with_warnings
+def test_the_official_loop_samples_with_the_seed_of_the_prompt(given: Given, options: DecodeBench) -> None:
+    """It promises another text of the same law, gives the same one again, and leaves torch's random numbers alone."""
+    for package in ("transformers", "dflash"):
+        pytest.importorskip(package)
+    method = open_peers(("dflash-official",), replace(given, temperature=2.0))["dflash-official"]
+    assert not method.lossless
+    torch.manual_seed(5)
+    first, again, other = (method.decode(Task("a", (3, 10, 17, 24), 24, seed)).tokens for seed in (1, 1, 2))
+    assert first == again != other
+    after = torch.rand(1)
+    torch.manual_seed(5)
+    assert torch.equal(after, torch.rand(1))
+    result = bench_decode(replace(options, temperature=2.0, peers=("dflash-official",)))
+    assert all_identical(result["scenarios"]), "it is measured, and not held to our text"
+    console = Console(width=120)
+    with console.capture() as capture:
+        show(result, console)
+    assert "custom, dflash-official: " in capture.get()
+    assert "dentical" not in capture.get()
+
+
 def test_the_official_loop_needs_a_drafter(given: Given) -> None:
     with pytest.raises(ConfigError, match=r"needs a drafter.*--drafter"):
         official(None, replace(given, drafter_folder=None))
@@ -157,7 +183,7 @@ def test_llama_cpp_is_called_as_documented(kind: str, given: Given, monkeypatch:
     assert made[0].settings["n_ctx"] == 40
     assert made[0].settings["n_threads"] == made[0].settings["n_threads_batch"] == torch.get_num_threads()
     assert ("type_k" in made[0].settings) == (kind == "f32")
-    ended, limited = method.decode((1, 4), 9), method.decode((1, 20), 3)
+    ended, limited = method.decode(Task("a", (1, 4), 9, 0)), method.decode(Task("b", (1, 20), 3, 0))
     assert made[0].resets == 2, "nothing of the answer before is reused"
     assert (ended.tokens, ended.committed) == ((5, 6, 7), (1, 1))
     assert limited.tokens == (21, 22, 23)

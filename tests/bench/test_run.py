@@ -16,9 +16,11 @@ from tiny import GOLDEN
 import paceline.bench.run as bench_run
 from paceline.bench.figures import all_identical
 from paceline.bench.machine import machine_ceilings, watch_machine
+from paceline.bench.method import Task
 from paceline.bench.options import DecodeBench, measured_models
 from paceline.bench.report import check_plot, save_json, save_plot, show
 from paceline.bench.run import bench_decode
+from paceline.decode.noise import derive_seed
 from paceline.errors import BadRequest, ConfigError
 
 PAIR = {"model": GOLDEN / "dflash-v1-full" / "target", "drafter": GOLDEN / "dflash-v1-full" / "draft"}
@@ -112,6 +114,61 @@ def test_sampling_is_identical_too(options: DecodeBench) -> None:
     assert all(figures["identical"] for methods in result["scenarios"].values() for figures in methods.values())
 
 
+def test_above_temperature_0_the_drafts_are_judged_by_their_law(options: DecodeBench) -> None:
+    """z within 5: a false alarm in 2 million for each of four, and the seed is fixed."""
+    result = bench_decode(replace(options, temperature=2.0, seed=5, repeats=2, block_sizes=(1, 4, 8)))
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    console = Console(width=100)
+    with console.capture() as capture:
+        show(result, console)
+    for name, methods in result["scenarios"].items():
+        assert "law" not in methods["ar"].keys() | methods["dflash-1"].keys()
+        for method in ("dflash-4", "dflash-8"):
+            law = methods[method]["law"]
+            assert {f"law.{figure}" for figure in law} <= result["definitions"].keys()
+            assert abs(law["z"]) < 5
+            assert 0 < law["accepted"] <= law["checked"]
+            assert law["accepted_per_round"] == pytest.approx(methods[method]["acceptance_length"] - 1, abs=0.2)
+            said = f"{name}, {method}: {law['accepted_per_round']:.2f} drafts accepted per round, by the law"
+            assert said in " ".join(capture.get().split())
+    law["z"] = -3.5
+    with console.capture() as capture:
+        show(result, console)
+    assert "code, dflash-8: accepted drafts this far off the law are seen once in 370 runs." in capture.get()
+
+
+def test_greedy_drafts_have_no_law(options: DecodeBench) -> None:
+    result = bench_decode(replace(options, repeats=1, scenarios=("code",)))
+    assert all("law" not in figures for figures in result["scenarios"]["code"].values())
+
+
+def test_every_prompt_has_a_seed_of_its_own(options: DecodeBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first has that of the options; all in all those of the answers of one request."""
+    honest, seeds = bench_run._decode_with, dict[str, int]()
+
+    def watching(*given: Any) -> Any:
+        decode = honest(*given)
+
+        def watched(task: Task) -> Any:
+            seeds[task.name] = task.seed
+            return decode(task)
+
+        return watched
+
+    monkeypatch.setattr(bench_run, "_decode_with", watching)
+    bench_decode(replace(options, temperature=1.0, seed=5, repeats=2))
+    assert list(seeds.values()) == [derive_seed(5, index) for index in range(4)]
+
+
+def test_time_outside_the_models_is_what_their_passes_leave(options: DecodeBench) -> None:
+    result = bench_decode(replace(options, repeats=1, scenarios=("code",)))
+    for method, figures in result["scenarios"]["code"].items():
+        parts = [figures[f"{part}_seconds"] for part in ("draft", "verify", "other")]
+        assert figures["other_share"] == pytest.approx(parts[2] / sum(parts))
+        assert 0.0 < figures["other_share"] < 1.0
+        assert (parts[0] > 0.0) == (method == "dflash")
+
+
 def test_half_precision(options: DecodeBench) -> None:
     result = bench_decode(replace(options, precision="half", repeats=1))
     assert result["settings"]["dtype"] == "bfloat16"
@@ -131,9 +188,9 @@ def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: py
     def lying(decoder: Any, *rest: Any) -> Any:
         decode = honest(decoder, *rest)
 
-        def wrong(prompt: tuple[int, ...], max_tokens: int) -> Any:
-            sample = decode(prompt, max_tokens)
-            if decoder.name == "ar" or len(prompt) == 5:
+        def wrong(task: Task) -> Any:
+            sample = decode(task)
+            if decoder.name == "ar" or len(task.prompt) == 5:
                 return sample
             tokens = (*sample.tokens[:9], (sample.tokens[9] + 1) % 250, *sample.tokens[10:])
             return replace(sample, tokens=tokens if fault == "token" else sample.tokens[:9])

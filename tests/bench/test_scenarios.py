@@ -86,7 +86,7 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
         ({"threads": -1}, "threads is -1"),
         ({"block_sizes": (8, 65)}, "block_size is 65"),
         ({"peers": ("vllm",)}, "peer is 'vllm'"),
-        ({"peers": ("transformers",), "temperature": 1.0}, "temperature is 1.0"),
+        ({"peers": ("dflash-official", "transformers"), "temperature": 1.0}, "temperature is 1.0.*dflash-official"),
         ({"peers": ("transformers-assisted",)}, "assistant is None.*--assistant FOLDER"),
         ({"peers": ("transformers",), "assistant": "small"}, "assistant is 'small'.*--peers transformers-assisted"),
     ],

@@ -4,11 +4,10 @@ import math
 
 import pytest
 import torch
-from laws import probabilities
 from torch import Tensor
 
 from paceline.decode.noise import NoiseCache, derive_seed
-from paceline.decode.sampling import GREEDY_BELOW, choose, is_greedy, survivors
+from paceline.decode.sampling import GREEDY_BELOW, choose, is_greedy, probabilities, survivors
 from paceline.errors import BadRequest, PacelineError
 from paceline.request import Sampling
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from scripted import Watched, answer_all, answers_of, chain, copying, plain, scripted
+from scripted import Watched, accepting, answer_all, answers_of, chain, copying, plain, scripted
 from tiny import tiny_spec, tiny_transformer
 from tiny_tokenizers import of_pieces
 
@@ -217,7 +217,21 @@ def test_a_completion_tells_how_it_came_about() -> None:
     stats = completion.stats
     assert stats.method == "dflash"
     assert stats.accepted_per_round == (2, 2, 2, 1)
-    assert (stats.rounds, stats.drafted_tokens, stats.accepted_tokens) == (4, 3 + 3 + 3 + 1, 4)
+    assert (stats.rounds, stats.drafted_tokens, stats.checked_tokens) == (4, 3 + 3 + 3 + 1, 2 + 2 + 2 + 1)
+    assert stats.accepted_tokens == 4
     assert stats.acceptance_length == 7 / 4
     assert 0 < stats.draft_seconds + stats.verify_seconds <= stats.total_seconds
     assert stats.tokens_per_second == 8 / stats.total_seconds
+
+
+def test_eval_01_drafted_checked_and_kept_drafts_are_counted_apart() -> None:
+    """eval-01: 7 drafts a round; all right, 2 right, all right with an end token as the fourth."""
+    model, answer = chain({}), {((9,), 0): list(range(10, 40))}
+    decoder = scripted(model, 8, accepting(answer, {(9,): (7, 2, 7)}, VOCAB))
+    completion = answer_of(decoder, 9, ends=(25,), max_tokens=32).completion()
+    stats = completion.stats
+    assert stats.accepted_per_round == (8, 3, 4)
+    assert stats.acceptance_length == 5
+    assert sum(stats.accepted_per_round) == completion.usage.completion_tokens - 1
+    assert [round.checked for round in completion.rounds] == [7, 3, 4]
+    assert (stats.drafted_tokens, stats.checked_tokens, stats.accepted_tokens) == (21, 14, 7 + 2 + 4)

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
-__all__ = ["DEFINITIONS", "Sample", "all_identical", "distinct_4gram_share", "figures", "share_of_bandwidth"]
+from paceline.request import Round
+
+__all__ = [
+    "DEFINITIONS",
+    "Sample",
+    "all_identical",
+    "distinct_4gram_share",
+    "figures",
+    "other_share",
+    "share_of_bandwidth",
+]
 
 _LEAST_SHARE = 0.7
 """Below this an answer loops, and looping text is easy to draft: the figure does not count."""
@@ -36,14 +46,27 @@ DEFINITIONS = {
     "and seconds without the prompt pass, seconds with drafting; above 1 where weights stay in the processor's caches",
     "near_ties": "tokens that are the target's only within the tolerance of a near-tie",
     "prompt_seconds": "up to the first token; as the next three a sum over prompts of medians over repeats",
-    "draft_seconds": "inside the drafter",
-    "verify_seconds": "inside the target, after the prompt pass; choosing tokens and caches included",
-    "other_seconds": "the rest: stopping, text, bookkeeping; of a peer that drafts its rounds, which it does not split",
+    "draft_seconds": "inside the drafter: its layers, its context rows, the head for its proposals",
+    "verify_seconds": "inside the target, after the prompt pass: its layers and its head",
+    "other_seconds": "the rest of the rounds: noise, filters, choosing, comparing, stopping, text, bookkeeping; of a "
+    "peer that drafts its rounds, which it does not split",
+    "other_share": "other_seconds / (draft_seconds + verify_seconds + other_seconds); null for a peer",
     "tokens": "tokens of all answers together, end tokens included",
     "distinct_4gram_share": "different 4-grams of token ids / 4-grams, of each answer; the mean over answers is "
     "weighted by their 4-grams, so short answers count little",
     "counts": "distinct_4gram_share is at least 0.7: the text does not loop",
     "tokens_per_round": "how many rounds committed so many tokens",
+    "law": "above temperature 0, of a method of ours that drafts: its accepted drafts and what the laws say of them",
+    "law.accepted_per_round": "accepted drafts per round, the bonus token not included",
+    "law.expected_per_round": "the same by the exact law of shared noise, 1 / sum_w max(p_w / p_v, q_w / q_v) summed "
+    "over v, on p and q of every checked draft, recomputed from the finished answers",
+    "law.z": "accepted minus expected, in standard deviations; beyond 3 once in 370 sound runs",
+    "law.rejection_per_round": "what rejection sampling would accept per round, from the same anchors: the mean of "
+    "sum_k prod_(j <= k) min(1, q_j / p_j) along the answers, an estimate without bias",
+    "law.share_of_rejection": "accepted_per_round / rejection_per_round",
+    "law.checked": "drafts that were compared: those up to the first that differs",
+    "law.accepted": "of these, accepted",
+    "law.rejection_on_checked": "of the checked drafts, how many rejection sampling accepts: sum of sum_v min(p, q)",
     "mismatches": "prompts whose answer is not identical, and the index of the first wrong token",
 }
 """What each figure means; part of every result."""
@@ -59,6 +82,7 @@ class Sample:
         prompt_seconds: up to the first token.
         draft_seconds, verify_seconds: within the rounds.
         total_seconds: all of it, the prompt pass included.
+        rounds: the records of the rounds, of a method of ours.
     """
 
     tokens: tuple[int, ...]
@@ -67,6 +91,7 @@ class Sample:
     draft_seconds: float
     verify_seconds: float
     total_seconds: float
+    rounds: tuple[Round, ...] = ()
 
     @property
     def other_seconds(self) -> float:
@@ -113,6 +138,13 @@ def share_of_bandwidth(runs: Runs, bytes_per_pass: int, bytes_per_second: float)
     passes = sum(len(samples[0].committed) for samples in runs)
     seconds = _seconds(runs, _total) - _seconds(runs, lambda sample: sample.prompt_seconds)
     return bytes_per_pass * passes / seconds / bytes_per_second if passes else None
+
+
+def other_share(runs: Runs) -> float | None:
+    """The part of the rounds' time that is spent outside both models; None where no answer has a round."""
+    other = _seconds(runs, lambda sample: sample.other_seconds)
+    total = other + _seconds(runs, lambda sample: sample.draft_seconds + sample.verify_seconds)
+    return other / total if any(samples[0].committed for samples in runs) else None
 
 
 def all_identical(scenarios: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> bool:

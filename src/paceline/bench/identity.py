@@ -17,17 +17,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from paceline.bench.forced import ROWS, read_forced
 from paceline.decode.processors import process, widen
 from paceline.decode.sampling import choose
 from paceline.decode.sequence import Sequence
 from paceline.decode.target import Target
-from paceline.models.attention import Segment, cached_attention
 from paceline.request import Sampling
 
 __all__ = ["Verdict", "certify", "compare", "ends_rightly", "tolerance"]
-
-_ROWS = 128
-"""Rows that are scored at a time: bounds the memory of the logits."""
 
 _TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4}
 _HALF_STEPS = 4.0
@@ -95,9 +92,11 @@ def ends_rightly(tokens: Many[int], end_token_ids: frozenset[int], limit_tokens:
 
 @torch.inference_mode()
 def _certify(target: Target, prompt: Many[int], sampling: Sampling, seed: int, tokens: Many[int]) -> Verdict:
+    if not tokens:
+        return Verdict(True)
     sequence = target.open(prompt, sampling, seed, None)
     near_ties = 0
-    for hidden in torch.split(_forced(target, sequence, tokens), _ROWS):
+    for hidden in torch.split(read_forced(target, sequence, tokens).hidden, ROWS):
         first = len(sequence.tokens)
         path = tokens[first - len(prompt) :][: len(hidden)]
         scores = widen(process(target.model.head(hidden), sampling, sequence.counts, path[:-1], target.banned()))
@@ -109,19 +108,6 @@ def _certify(target: Target, prompt: Many[int], sampling: Sampling, seed: int, t
             near_ties += 1
         sequence.commit(path)
     return Verdict(True, near_ties)
-
-
-def _forced(target: Target, sequence: Sequence, tokens: Many[int]) -> Tensor:
-    """Hidden states [tokens, hidden] from which each token of the answer was drawn. Fills the cache."""
-    ids = [*sequence.tokens, *tokens][:-1]
-    spec, parts = target.model.spec, [target.model.embed.weight[:0]]
-    for start in range(0, len(ids) if tokens else 0, _ROWS):
-        rows = torch.tensor(ids[start : start + _ROWS], device=target.device)
-        positions = torch.arange(start, start + len(rows), device=target.device)
-        attend = cached_attention([Segment(len(rows), sequence.cache)], (True,) * spec.num_layers, spec.windows)
-        parts.append(target.model(rows, positions, attend).hidden)
-        sequence.cache.advance(len(rows))
-    return torch.cat(parts)[sequence.prompt_tokens - 1 :]
 
 
 def _largest(scores: Tensor) -> float:

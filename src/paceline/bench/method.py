@@ -8,14 +8,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from paceline.bench.coupling import Coupling
 from paceline.bench.figures import Sample
 from paceline.models.linear import Linear
 from paceline.models.transformer import Transformer
 
-__all__ = ["Decode", "Method", "pass_bytes"]
+__all__ = ["Method", "Task", "pass_bytes"]
 
-Decode = Callable[[tuple[int, ...], int], Sample]
-"""(prompt ids, most new tokens) -> one measurement."""
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What every method is given to do.
+
+    Attributes:
+        name: of the prompt.
+        prompt: its token ids.
+        max_tokens: most new tokens; prompt and answer fit the context.
+        seed: of this prompt alone, so that answers of one run are independent draws.
+    """
+
+    name: str
+    prompt: tuple[int, ...]
+    max_tokens: int
+    seed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +41,15 @@ class Method:
         decode: measures one answer.
         pass_bytes: of weights that one pass of its target reads.
         lossless: it promises plain decoding's answer; another one is then an error.
+        splits_time: its samples tell the models' time from the rest.
+        law: what the laws of sampling say of the drafts of an answer; None where it drafts nothing or by no chance.
     """
 
-    decode: Decode
+    decode: Callable[[Task], Sample]
     pass_bytes: int
     lossless: bool = True
+    splits_time: bool = False
+    law: Callable[[Task, Sample], Coupling] | None = None
 
 
 def pass_bytes(model: Transformer) -> int:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from paceline.errors import ConfigError
 
-__all__ = ["PEERS", "DecodeBench", "measured_models"]
+__all__ = ["PEERS", "SAMPLING_PEERS", "DecodeBench", "measured_models"]
 
 PEERS = (
     "transformers",
@@ -24,6 +24,9 @@ PEERS = (
     "llama.cpp-q8_0",
 )
 """Other programs that can run beside ours (see `bench.peers`)."""
+
+SAMPLING_PEERS = ("dflash-official",)
+"""Those that are measured above temperature 0 too: for what they accept, not for their text."""
 
 _ASSISTED = "transformers-assisted"
 
@@ -45,11 +48,12 @@ class DecodeBench:
         quick: few prompts, short answers, two repeats: a smoke test, not a figure.
         repeats: paired measurements of each prompt.
         max_tokens: longest answer.
-        temperature, seed: of every request.
+        temperature: of every request.
+        seed: of the first prompt; the others have seeds derived from it, as further answers of one request have.
         block_sizes: DFlash blocks, anchors included; empty is the drafter's own. Several make a method each:
             "dflash-8", …
         inflate: measure models that are so many times as wide and compute the same function (`models.inflate`).
-        peers: programs to measure in the same run, of `PEERS`; they decode greedily only.
+        peers: programs to measure in the same run, of `PEERS`; above temperature 0 only `SAMPLING_PEERS`.
         assistant: a smaller model of the same tokens, which drafts for the peer "transformers-assisted".
         threads: torch's threads, and a peer's; None leaves them.
 
@@ -98,8 +102,8 @@ class DecodeBench:
         if (_ASSISTED in self.peers) != (self.assistant is not None):
             remedy = f"Give --peers {_ASSISTED} and --assistant FOLDER, a smaller model of the same tokens, together."
             raise ConfigError(f"assistant is {self.assistant!r}.", remedy=remedy, param="assistant")
-        if self.peers and self.temperature > 0.0:
-            remedy = "Peers draw other random numbers than we do: compare them at temperature 0."
+        if self.temperature > 0.0 and set(self.peers) - set(SAMPLING_PEERS):
+            remedy = f"Above 0 peers draw other random numbers than we do; measured there: {', '.join(SAMPLING_PEERS)}."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")
 
 

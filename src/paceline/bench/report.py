@@ -6,7 +6,7 @@ Reads only the plain data that `bench_decode` returns, so older files can be sho
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ __all__ = ["check_plot", "save_json", "save_plot", "show"]
 
 Result = Mapping[str, Any]
 
+_UNLIKELY_Z = 3.0
+"""Standard deviations from which on a reader should look twice."""
+
 
 def show(result: Result, console: Console | None = None) -> None:
     """Print the table, and below it what a reader must know to trust it."""
@@ -39,6 +42,8 @@ def show(result: Result, console: Console | None = None) -> None:
             table.add_row(escape(scenario) if index == 0 else "", method, *_cells(figures))
         table.add_section()
     console.print(table)
+    for line in _drafts(result):
+        console.print(line, markup=False, highlight=False)
     for note in _notes(result):
         console.print(note, style="yellow", markup=False)
 
@@ -122,6 +127,21 @@ def _cells(figures: Result) -> tuple[str, ...]:
     )
 
 
+def _drafts(result: Result) -> Iterator[str]:
+    """How many drafts were accepted by chance, beside what the laws of sampling say."""
+    for scenario, methods in result["scenarios"].items():
+        for method, figures in methods.items():
+            law = figures.get("law")
+            if law:
+                yield (
+                    f"{scenario}, {method}: {law['accepted_per_round']:.2f} drafts accepted per round, by the law of "
+                    f"shared noise {law['expected_per_round']:.2f} (z {law['z']:+.1f}), "
+                    f"by rejection sampling {law['rejection_per_round']:.2f}."
+                )
+            elif result["settings"]["temperature"] > 0.0 and figures["acceptance_length"] > 1.0:
+                yield f"{scenario}, {method}: {figures['acceptance_length'] - 1.0:.2f} drafts accepted per round."
+
+
 def _notes(result: Result) -> list[str]:
     notes = []
     for scenario, methods in result["scenarios"].items():
@@ -131,7 +151,9 @@ def _notes(result: Result) -> list[str]:
         for method, figures in methods.items():
             if figures["near_ties"]:
                 notes.append(f"{scenario}, {method}: {figures['near_ties']} tokens are certified near-ties.")
-            if not figures["identical"]:
+            if abs((figures.get("law") or {}).get("z", 0.0)) > _UNLIKELY_Z:
+                notes.append(f"{scenario}, {method}: accepted drafts this far off the law are seen once in 370 runs.")
+            if not figures["identical"] and (figures.get("lossless", True) or result["settings"]["temperature"] == 0.0):
                 where = ", ".join(f"{prompt} at token {index}" for prompt, index in figures["mismatches"].items())
                 promised = figures.get("lossless", True)
                 what = "NOT IDENTICAL" if promised else "Not identical, nor promised (other weights or rounding)"

@@ -1,7 +1,8 @@
 """The decoding benchmark: every method on the same prompts, one at a time, back to back.
 
-For each prompt the methods take turns (ar, dflash, …, ar, dflash, …), after a warm-up, on one copy of the weights. Each
-answer is checked by `identity` outside the clock. Knows how to measure; what the figures mean stands in `figures`.
+For each prompt the methods take turns (ar, dflash, …, ar, dflash, …), after a warm-up, on one copy of the weights.
+Outside the clock each answer is checked by `identity`, and its drafts by `coupling`. Knows how to measure; what the
+figures mean stands in `figures`.
 """
 
 from __future__ import annotations
@@ -10,22 +11,27 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from paceline import __version__
-from paceline.bench.figures import DEFINITIONS, Sample, figures, share_of_bandwidth
+from paceline.bench.coupling import Coupling, recompute
+from paceline.bench.figures import DEFINITIONS, Sample, figures, other_share, share_of_bandwidth
 from paceline.bench.identity import Verdict, certify, compare, ends_rightly
 from paceline.bench.machine import machine_ceilings, machine_facts, watch_machine
-from paceline.bench.method import Decode, Method, pass_bytes
+from paceline.bench.method import Method, Task, pass_bytes
+from paceline.bench.model_clock import ModelClock, timed
 from paceline.bench.options import DecodeBench
 from paceline.bench.pair import measured_pair
 from paceline.bench.peers import Given, open_peers
 from paceline.bench.scenarios import BenchPrompt, read_scenarios
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
+from paceline.decode.noise import derive_seed
+from paceline.decode.sampling import is_greedy
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.llm import LLM
@@ -35,9 +41,6 @@ from paceline.request import Sampling
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["bench_decode"]
-
-Admitted = tuple[str, tuple[int, ...]]
-"""Name and token ids of a prompt that can be served."""
 
 
 def bench_decode(options: DecodeBench) -> dict[str, Any]:
@@ -53,15 +56,15 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
     with _threads(options.threads), measured_pair(options) as (model, drafter):
         llm = LLM(model, drafter=drafter, precision=options.precision, device=options.device)
         plain = replace(llm.target, taps=())
-        prompts = {name: [_admit(llm, plain, options, each) for each in found] for name, found in scenarios.items()}
-        longest = max(len(ids) for found in prompts.values() for _, ids in found)
-        given = _given(llm, model, drafter, options, longest + options.max_tokens)
-        methods = _ours(llm, plain, options) | open_peers(options.peers, given)
+        tasks = _tasks(llm, plain, options, scenarios)
+        given = _given(llm, model, drafter, options, tasks)
         ceilings = machine_ceilings(plain.device)
-        bench = _Bench(llm, plain, options, methods, 1e9 * ceilings["read_gigabytes_per_second"])
-        with watch_machine() as others, progress("bench", sum(map(len, prompts.values()))) as advance:
-            bench.warm_up(next(iter(prompts.values()))[0][1])
-            results = {name: bench.scenario(name, found, advance) for name, found in prompts.items()}
+        with timed(llm.model, llm.drafter) as clock:
+            methods = _ours(llm, plain, clock, options) | open_peers(options.peers, given)
+            bench = _Bench(llm, plain, options, methods, 1e9 * ceilings["read_gigabytes_per_second"])
+            with watch_machine() as others, progress("bench", sum(map(len, tasks.values()))) as advance:
+                bench.warm_up(next(iter(tasks.values()))[0])
+                results = {name: bench.scenario(name, found, advance) for name, found in tasks.items()}
         return {
             "bench": "decode",
             "paceline": __version__,
@@ -87,64 +90,90 @@ class _Bench:
         self._llm, self._target, self._options, self._methods = llm, target, options, methods
         self._sampling, self._read_bytes_per_second = _sampling(options), read_bytes_per_second
 
-    def warm_up(self, prompt: tuple[int, ...]) -> None:
+    def warm_up(self, task: Task) -> None:
         """Let every method run once: memory, kernels and caches of the machine."""
         for method in self._methods.values():
-            method.decode(prompt, self._limit(prompt))
+            method.decode(task)
 
-    def scenario(self, name: str, prompts: Sequence[Admitted], advance: Callable[[str], None]) -> dict[str, Any]:
+    def scenario(self, name: str, tasks: Sequence[Task], advance: Callable[[str], None]) -> dict[str, Any]:
         """Figures of every method."""
         runs: dict[str, list[list[Sample]]] = {method: [] for method in self._methods}
         verdicts: dict[str, dict[str, Verdict]] = {method: {} for method in self._methods}
-        for prompt_id, prompt in prompts:
-            samples = self._measure(prompt)
+        for task in tasks:
+            samples = self._measure(task)
             own = samples["ar"][0].tokens
             for method, repeats in samples.items():
                 runs[method].append(repeats)
-                verdicts[method][prompt_id] = self._judge(prompt, None if method == "ar" else own, repeats)
+                verdicts[method][task.name] = self._judge(task, None if method == "ar" else own, repeats)
             advance(f"{name} {runs['ar'][-1][-1].ms_per_token:.1f} ms per token")
         return {
-            method: figures(runs[method], runs["ar"]) | self._limits(method, runs[method]) | _verdict(verdicts[method])
-            for method in self._methods
+            method: figures(found, runs["ar"])
+            | self._limits(method, found)
+            | self._law(method, tasks, found)
+            | _verdict(verdicts[method])
+            for method, found in runs.items()
         }
 
     def _limits(self, method: str, runs: list[list[Sample]]) -> dict[str, Any]:
         found = self._methods[method]
         return {
             "lossless": found.lossless,
+            "other_share": other_share(runs) if found.splits_time else None,
             "bytes_per_pass": found.pass_bytes,
             "share_of_bandwidth": share_of_bandwidth(runs, found.pass_bytes, self._read_bytes_per_second),
         }
 
-    def _measure(self, prompt: tuple[int, ...]) -> dict[str, list[Sample]]:
+    def _law(self, method: str, tasks: Sequence[Task], runs: list[list[Sample]]) -> dict[str, Any]:
+        """Of one answer to each prompt: repeats draw the same noise."""
+        law = self._methods[method].law
+        if law is None:
+            return {}
+        found = sum((law(task, samples[0]) for task, samples in zip(tasks, runs, strict=True)), Coupling())
+        return {"law": found.figures()}
+
+    def _measure(self, task: Task) -> dict[str, list[Sample]]:
         samples: dict[str, list[Sample]] = {method: [] for method in self._methods}
         for _ in range(self._options.repeats):
             for name, method in self._methods.items():
-                samples[name].append(method.decode(prompt, self._limit(prompt)))
+                samples[name].append(method.decode(task))
         return samples
 
-    def _judge(self, prompt: tuple[int, ...], own: tuple[int, ...] | None, repeats: Sequence[Sample]) -> Verdict:
+    def _judge(self, task: Task, own: tuple[int, ...] | None, repeats: Sequence[Sample]) -> Verdict:
         """The first bad verdict over all repeats, else the first; plain decoding (`own` None) is certified."""
         verdicts = []
         for tokens in dict.fromkeys(sample.tokens for sample in repeats):
-            request = (self._target, prompt, self._sampling, self._options.seed)
+            request = (self._target, task.prompt, self._sampling, task.seed)
             verdict = certify(*request, tokens) if own is None else compare(*request, own=own, other=tokens)
-            if verdict.identical and not ends_rightly(tokens, self._llm.end_token_ids, self._limit(prompt)):
+            if verdict.identical and not ends_rightly(tokens, self._llm.end_token_ids, task.max_tokens):
                 verdict = Verdict(False, verdict.near_ties, len(tokens))
             verdicts.append(verdict)
         return next((verdict for verdict in verdicts if not verdict.identical), verdicts[0])
 
-    def _limit(self, prompt: tuple[int, ...]) -> int:
-        return min(self._options.max_tokens, self._llm.model.spec.context_tokens - len(prompt))
+
+def _tasks(
+    llm: LLM, target: Target, options: DecodeBench, scenarios: Mapping[str, Sequence[BenchPrompt]]
+) -> dict[str, list[Task]]:
+    """All prompts, as token ids that can be served, each with a seed of its own."""
+    numbers = count()
+    return {
+        name: [_task(llm, target, options, each, derive_seed(options.seed, next(numbers))) for each in found]
+        for name, found in scenarios.items()
+    }
 
 
-def _admit(llm: LLM, target: Target, options: DecodeBench, prompt: BenchPrompt) -> Admitted:
+def _task(llm: LLM, target: Target, options: DecodeBench, prompt: BenchPrompt, seed: int) -> Task:
     ids = tuple(llm.encode(prompt.prompt))
     target.check(ids, _sampling(options))
-    return prompt.id, ids
+    return Task(prompt.id, ids, min(options.max_tokens, llm.model.spec.context_tokens - len(ids)), seed)
 
 
-def _given(llm: LLM, model: str | Path, drafter: str | Path | None, options: DecodeBench, most_tokens: int) -> Given:
+def _given(
+    llm: LLM,
+    model: str | Path,
+    drafter: str | Path | None,
+    options: DecodeBench,
+    tasks: Mapping[str, Sequence[Task]],
+) -> Given:
     return Given(
         folder=resolve(model),
         drafter_folder=None if drafter is None else resolve(drafter),
@@ -152,33 +181,43 @@ def _given(llm: LLM, model: str | Path, drafter: str | Path | None, options: Dec
         dtype=llm.model.embed.weight.dtype,
         device=llm.model.embed.weight.device,
         end_token_ids=llm.end_token_ids,
-        most_tokens=most_tokens,
+        most_tokens=max(len(task.prompt) for found in tasks.values() for task in found) + options.max_tokens,
+        temperature=options.temperature,
     )
 
 
-def _ours(llm: LLM, plain: Target, options: DecodeBench) -> dict[str, Method]:
-    decoders: dict[str, Decoder] = {"ar": Autoregressive(plain)}
+def _ours(llm: LLM, plain: Target, clock: ModelClock, options: DecodeBench) -> dict[str, Method]:
+    read_bytes = pass_bytes(llm.model)
+    methods = {"ar": Method(_decode_with(Autoregressive(plain), llm, clock, options), read_bytes, splits_time=True)}
     if llm.drafter is not None:
         for size in options.block_sizes or (llm.drafter.spec.block_size,):
             name = f"dflash-{size}" if len(options.block_sizes) > 1 else "dflash"
-            decoders[name] = DFlash(llm.target, llm.drafter, size)
-    read_bytes = pass_bytes(llm.model)
-    return {name: Method(_decode_with(decoder, llm, options), read_bytes) for name, decoder in decoders.items()}
+            decoder = DFlash(llm.target, llm.drafter, size)
+            law = None if size == 1 or is_greedy(_sampling(options)) else _law_of(decoder, _sampling(options))
+            decode = _decode_with(decoder, llm, clock, options)
+            methods[name] = Method(decode, read_bytes, splits_time=True, law=law)
+    return methods
 
 
-def _decode_with(decoder: Decoder, llm: LLM, options: DecodeBench) -> Decode:
+def _law_of(decoder: DFlash, sampling: Sampling) -> Callable[[Task, Sample], Coupling]:
+    return lambda task, sample: recompute(decoder, task.prompt, sampling, task.seed, sample.tokens, sample.rounds)
+
+
+def _decode_with(decoder: Decoder, llm: LLM, clock: ModelClock, options: DecodeBench) -> Callable[[Task], Sample]:
     """A method of ours through the engine's own loop, alone in its batch."""
 
-    def decode(prompt: tuple[int, ...], max_tokens: int) -> Sample:
-        job = Job(prompt, _sampling(options), options.seed)
+    def decode(task: Task) -> Sample:
+        job = Job(task.prompt, replace(_sampling(options), max_tokens=task.max_tokens), task.seed)
         started = time.perf_counter()
         first_seconds = 0.0
         for answer, chunk in run(decoder, [job], llm.tokenizer, llm.end_token_ids, 1):
-            first_seconds = first_seconds or time.perf_counter() - started
+            if not first_seconds:
+                first_seconds = time.perf_counter() - started
+                clock.restart()
             if chunk.finish_reason is not None:
-                seconds, stats = time.perf_counter() - started, answer.completion().stats
-                spent = (first_seconds, stats.draft_seconds, stats.verify_seconds, seconds)
-                return Sample(tuple(answer.token_ids), stats.accepted_per_round, *spent)
+                seconds, rounds = time.perf_counter() - started, tuple(answer.rounds)
+                spent = (first_seconds, clock.draft_seconds, clock.verify_seconds, seconds)
+                return Sample(tuple(answer.token_ids), tuple(len(r.committed) for r in rounds), *spent, rounds)
         raise AssertionError("the loop ended without a finish reason")
 
     return decode

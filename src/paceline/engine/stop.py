@@ -93,11 +93,13 @@ class Stopper:
 
     def _scan(self, new: str) -> tuple[str, bool]:
         """Text to release after `new`, and whether a stop string was completed (then nothing stays held)."""
+        if not self._matchers:
+            return new, False
         text = self._held + new
         starts = [len(self._held) + start for m in self._matchers if (start := m.advance(new)) is not None]
         if starts:
             return text[: min(starts)], True
-        safe = len(text) - max((m.length for m in self._matchers), default=0)
+        safe = len(text) - max(m.length for m in self._matchers)
         self._held = text[safe:]
         return text[:safe], False
 

@@ -25,6 +25,7 @@ class Given:
         dtype, device: of the weights.
         end_token_ids: an answer ends behind the first of them.
         most_tokens: of the longest prompt and its answer together.
+        temperature: of every request; above 0 only for a peer that samples.
     """
 
     folder: Path
@@ -34,6 +35,7 @@ class Given:
     device: torch.device
     end_token_ids: frozenset[int]
     most_tokens: int
+    temperature: float = 0.0
 
 
 def peer_library(module: str, install: str) -> Any:

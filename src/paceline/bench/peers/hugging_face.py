@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from paceline.bench.figures import Sample
-from paceline.bench.method import Method
+from paceline.bench.method import Method, Task
 from paceline.bench.peers.given import Given, peer_library
 from paceline.errors import ConfigError
 from paceline.models.load import check_same_tokens
@@ -86,13 +86,13 @@ class _Generate:
         self._settings = ours | settings
 
     @torch.inference_mode()
-    def __call__(self, prompt: tuple[int, ...], max_tokens: int) -> Sample:
+    def __call__(self, task: Task) -> Sample:
         clock = _Rounds()
         started = time.perf_counter()
-        ids = torch.tensor([prompt], device=self._device)
-        limits = {"attention_mask": torch.ones_like(ids), "max_new_tokens": max_tokens}
+        ids = torch.tensor([task.prompt], device=self._device)
+        limits = {"attention_mask": torch.ones_like(ids), "max_new_tokens": task.max_tokens}
         output = self._model.generate(ids, streamer=clock, **limits, **self._settings)
-        tokens = tuple(output[0, len(prompt) :].tolist())
+        tokens = tuple(output[0, len(task.prompt) :].tolist())
         total, first = time.perf_counter() - started, clock.first_seconds - started
         # Drafting is not told apart from reading: where there is any, neither is claimed.
         return Sample(tokens, tuple(clock.sizes[1:]), first, 0.0, 0.0 if self._drafts else total - first, total)

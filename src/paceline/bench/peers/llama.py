@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from paceline.bench.figures import Sample
-from paceline.bench.method import Method
+from paceline.bench.method import Method, Task
 from paceline.bench.peers.gguf_file import write_gguf
 from paceline.bench.peers.given import Given, peer_library
 from paceline.errors import ConfigError
@@ -44,12 +44,12 @@ def llama_cpp(kind: str, given: Given) -> Method:
         model = _load(library, path, kind, given.most_tokens)
     ends = given.end_token_ids
 
-    def decode(prompt: tuple[int, ...], max_tokens: int) -> Sample:
+    def decode(task: Task) -> Sample:
         started = time.perf_counter()
         model.reset()  # else it would skip what the cache still holds of the same prompt
         tokens: list[int] = []
         first = 0.0
-        for token in islice(model.generate(list(prompt), temp=0.0, repeat_penalty=1.0), max_tokens):
+        for token in islice(model.generate(list(task.prompt), temp=0.0, repeat_penalty=1.0), task.max_tokens):
             first = first or time.perf_counter() - started
             tokens.append(token)
             if token in ends:

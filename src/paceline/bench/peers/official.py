@@ -1,7 +1,9 @@
 """The drafter's own published loop: the PyPI wheel `dflash`, which reads the layout our drafters are saved in.
 
 Its commands ask for a CUDA device, so only its model and loop are used. The loop's statistics synchronise with CUDA;
-elsewhere that clock is replaced for the time of a call. Knows nothing of our decoding.
+elsewhere that clock is replaced for the time of a call. Above temperature 0 it draws every slot from the drafter and
+accepts by rejection sampling (arXiv:2211.17192), with torch's own random numbers: a text of the same law, never ours.
+Knows nothing of our decoding.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import Any
 import torch
 
 from paceline.bench.figures import Sample
-from paceline.bench.method import Method
+from paceline.bench.method import Method, Task
 from paceline.bench.peers.given import Given, peer_library
 from paceline.bench.peers.hugging_face import model_bytes
 from paceline.errors import ConfigError
@@ -23,7 +25,7 @@ __all__ = ["official"]
 
 
 def official(model: Any, given: Given) -> Method:
-    """Greedy DFlash with the drafter's own block size, on the `transformers` target.
+    """DFlash with the drafter's own block size, on the `transformers` target; promises our text at temperature 0.
 
     Raises:
         ConfigError: the wheel is not installed, or there is no drafter.
@@ -36,18 +38,26 @@ def official(model: Any, given: Given) -> Method:
     drafter = drafter.to(given.device).eval()
     ends = sorted(given.end_token_ids) or None
 
-    def decode(prompt: tuple[int, ...], max_tokens: int) -> Sample:
+    def decode(task: Task) -> Sample:
         started = time.perf_counter()
-        ids = torch.tensor([prompt], device=given.device)
-        request = {"max_new_tokens": max_tokens, "stop_token_ids": ends, "temperature": 0.0, "return_stats": True}
-        with _clock_for(library, given.device):
-            answer = library.dflash_generate(drafter, model, ids, **request)
-        tokens = tuple(answer.output_ids[0, len(prompt) :].tolist())
+        ids = torch.tensor([task.prompt], device=given.device)
+        request = {"max_new_tokens": task.max_tokens, "stop_token_ids": ends, "temperature": given.temperature}
+        with _clock_for(library, given.device), _seeded(task.seed, given.device):
+            answer = library.dflash_generate(drafter, model, ids, return_stats=True, **request)
+        tokens = tuple(answer.output_ids[0, len(task.prompt) :].tolist())
         total = time.perf_counter() - started
         # Its statistics do not tell drafting from reading.
         return Sample(tokens, tuple(answer.acceptance_lengths), answer.time_to_first_token, 0.0, 0.0, total)
 
-    return Method(decode, model_bytes(model))
+    return Method(decode, model_bytes(model), lossless=given.temperature == 0.0)
+
+
+@contextmanager
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Inside the block torch's random numbers are those of the seed; outside they go on as if nothing had happened."""
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 @contextmanager
