@@ -6,6 +6,7 @@ never another block. Slot j is to say the token at a + j. Knows nothing of losse
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 from paceline.models.attention import Attend
 from paceline.models.drafter import Drafter
 
-__all__ = ["Blocks", "Predictions", "acceptance_length", "block_mask", "predict"]
+__all__ = ["Blocks", "Opened", "Predictions", "block_mask", "open_blocks", "predict"]
 
 
 class Blocks(NamedTuple):
@@ -52,8 +53,26 @@ class Predictions(NamedTuple):
     positions: Tensor
 
 
-def predict(drafter: Drafter, blocks: Blocks) -> Predictions:
-    """Fill all blocks in one pass."""
+class Opened(NamedTuple):
+    """Blocks with their context computed, to be filled in one pass or in several.
+
+    Attributes:
+        masked: [rows, blocks, length], the anchors and mask tokens behind them.
+        targets, real, positions: [rows, blocks, length - 1], as in `Predictions`.
+        fill: tokens [rows, blocks, length] -> logits [rows, blocks, length - 1, vocab].
+        mask_token_id: what stands in an empty slot.
+    """
+
+    masked: Tensor
+    targets: Tensor
+    real: Tensor
+    positions: Tensor
+    fill: Callable[[Tensor], Tensor]
+    mask_token_id: int
+
+
+def open_blocks(drafter: Drafter, blocks: Blocks) -> Opened:
+    """Compute the context of all blocks."""
     rows, width = blocks.tokens.shape
     positions = blocks.anchors.unsqueeze(-1) + blocks.slots
     inside = positions.clamp_max(width - 1)
@@ -61,18 +80,20 @@ def predict(drafter: Drafter, blocks: Blocks) -> Predictions:
     masked = torch.where(blocks.slots == 0, truth, drafter.spec.mask_token_id)
     keys, values = drafter.context(blocks.tapped.flatten(0, 1).float(), torch.arange(width).repeat(rows))
     attend = _block_attention(keys, values, block_mask(blocks.anchors, len(blocks.slots), width), rows)
-    hidden = drafter(masked.flatten(), positions.flatten(), attend).view(*positions.shape, -1)
     behind = positions[:, :, 1:]
-    logits = drafter.logits(hidden[:, :, 1:].flatten(0, 2)).view(*behind.shape, -1)
-    return Predictions(logits, truth[:, :, 1:], behind < blocks.lengths.view(-1, 1, 1), behind)
+
+    def fill(tokens: Tensor) -> Tensor:
+        hidden = drafter(tokens.flatten(), positions.flatten(), attend).view(*positions.shape, -1)
+        return drafter.logits(hidden[:, :, 1:].flatten(0, 2)).view(*behind.shape, -1)
+
+    real = behind < blocks.lengths.view(-1, 1, 1)
+    return Opened(masked, truth[:, :, 1:], real, behind, fill, drafter.spec.mask_token_id)
 
 
-@torch.no_grad()
-def acceptance_length(drafter: Drafter, blocks: Blocks) -> float:
-    """Mean tokens per round, the bonus token included, if the answers are the target's choices; whole blocks only."""
-    said = predict(drafter, blocks)
-    agreed = (said.logits.argmax(-1) == said.targets) & said.real
-    return float((agreed.long().cumprod(-1).sum(-1)[said.real.all(-1)] + 1.0).mean())
+def predict(drafter: Drafter, blocks: Blocks) -> Predictions:
+    """Fill all blocks in one pass."""
+    opened = open_blocks(drafter, blocks)
+    return Predictions(opened.fill(opened.masked), opened.targets, opened.real, opened.positions)
 
 
 def block_mask(anchors: Tensor, length: int, width: int) -> Tensor:

@@ -18,8 +18,9 @@ from paceline.errors import ConfigError, TrainingError, UnsupportedModel
 from paceline.models.drafter import Drafter
 from paceline.models.spec import DrafterSpec, Spec
 from paceline.models.transformer import Transformer
-from paceline.train.blocks import Blocks, Predictions, acceptance_length, predict
+from paceline.train.blocks import Blocks, Opened, open_blocks
 from paceline.train.data import fingerprint
+from paceline.train.denoise import acceptance_length
 from paceline.train.loop import fit
 from paceline.train.losses import (
     decay_weights,
@@ -143,18 +144,19 @@ def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks, teacher: 
 
     distill_share * KL(target || drafter) + the rest * cross-entropy. A `teacher` has the rows of `blocks`.
     """
-    said = predict(drafter, blocks)
-    nats = token_nats(said.logits, said.targets)
+    opened = open_blocks(drafter, blocks)
+    logits = opened.fill(opened.masked)
+    nats = token_nats(logits, opened.targets)
     losses = (1.0 - objective.distill_share) * nats
     if teacher is not None:
-        losses = losses + objective.distill_share * truncated_divergence(said.logits, *teacher.at(said.positions))
-    return weighted_mean(losses, _weights(objective, torch.exp(-nats), said) * said.real)
+        losses = losses + objective.distill_share * truncated_divergence(logits, *teacher.at(opened.positions))
+    return weighted_mean(losses, _weights(objective, torch.exp(-nats), opened) * opened.real)
 
 
-def _weights(objective: Objective, right: Tensor, said: Predictions) -> Tensor:
+def _weights(objective: Objective, right: Tensor, opened: Opened) -> Tensor:
     """What each slot weighs, where `right` is the probability that it is given the right token."""
     if objective.weighting == "pace":
-        return pace_weights(right * said.real)
+        return pace_weights(right * opened.real)
     return decay_weights(torch.arange(1, right.shape[-1] + 1, device=right.device), objective.gamma).expand(right.shape)
 
 

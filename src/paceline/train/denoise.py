@@ -1,0 +1,78 @@
+"""Filling blocks in several steps, as multi-step decoding does.
+
+Each step fills all masked slots and fixes those the drafter is most confident in; nothing is drawn, the likeliest token
+is taken (deterministic, as DDIM is: arXiv 2010.02502; the order is the low-confidence remasking of MaskGIT, arXiv
+2202.04200). Nothing here is differentiated. Knows nothing of losses.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from paceline.models.drafter import Drafter
+from paceline.train.blocks import Blocks, Opened, Predictions, open_blocks
+
+__all__ = ["acceptance_length", "denoise", "denoise_from"]
+
+
+@torch.no_grad()
+def denoise(drafter: Drafter, blocks: Blocks, steps: int) -> Predictions:
+    """Fill all blocks in `steps` >= 1 passes; each slot's logits are those of the step that fixed it.
+
+    An equal share of the slots is fixed per step, all that are left in the last. One step is `predict`.
+    """
+    opened = open_blocks(drafter, blocks)
+    logits = denoise_from(opened, opened.masked, torch.ones_like(opened.real), steps)
+    return Predictions(logits, opened.targets, opened.real, opened.positions)
+
+
+@torch.no_grad()
+def denoise_from(opened: Opened, tokens: Tensor, masked: Tensor, steps: int) -> Tensor:
+    """The same from blocks that are filled in part: logits [rows, blocks, length - 1, vocab].
+
+    Those of slots that were filled from the start are of the first step.
+
+    Args:
+        tokens: [rows, blocks, length], what the slots hold.
+        masked: [rows, blocks, length - 1], which of them are to be filled.
+    """
+    steps = min(steps, masked.shape[-1])
+    count, left = masked.sum(-1, keepdim=True), masked
+    said = logits = opened.fill(tokens)
+    for step in range(1, steps):
+        quota = (count * step + steps - 1) // steps - (count - left.sum(-1, keepdim=True))
+        guesses, confidence = _choose(logits, opened.mask_token_id)
+        fixed = left & (_ranks(confidence.masked_fill(~left, -math.inf)) < quota)
+        tokens, left = _shown(tokens, fixed, guesses), left & ~fixed
+        logits = opened.fill(tokens)
+        said = torch.where(left.unsqueeze(-1), logits, said)
+    return said
+
+
+@torch.no_grad()
+def acceptance_length(drafter: Drafter, blocks: Blocks, steps: int = 1) -> float:
+    """Mean tokens per round, the bonus token included, if the answers are the target's choices; whole blocks only."""
+    said = denoise(drafter, blocks, steps)
+    agreed = (said.logits.argmax(-1) == said.targets) & said.real
+    return float((agreed.long().cumprod(-1).sum(-1)[said.real.all(-1)] + 1.0).mean())
+
+
+def _choose(logits: Tensor, mask_token_id: int) -> tuple[Tensor, Tensor]:
+    """The likeliest token of each slot, and its log-probability; the mask token is never one."""
+    scores = logits.float().clone()
+    scores[..., mask_token_id] = -math.inf
+    best, tokens = scores.max(-1)
+    return tokens, best - scores.logsumexp(-1)
+
+
+def _ranks(confidence: Tensor) -> Tensor:
+    """0 for the most confident slot of each block, and so on; of equals, the earlier first."""
+    return confidence.argsort(dim=-1, descending=True, stable=True).argsort(-1)
+
+
+def _shown(tokens: Tensor, shown: Tensor, values: Tensor) -> Tensor:
+    """`tokens` [..., length] with `values` [..., length - 1] in those slots behind the anchor that are `shown`."""
+    return torch.cat((tokens[..., :1], torch.where(shown, values, tokens[..., 1:])), -1)
