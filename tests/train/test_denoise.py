@@ -13,7 +13,7 @@ from torch import Tensor
 from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
 from paceline.train.blocks import Blocks, open_blocks, predict
-from paceline.train.denoise import _choose, acceptance_length, denoise
+from paceline.train.denoise import _choose, acceptance_length, denoise, denoise_from, reveal
 from paceline.train.responses import features
 
 WIDTH, LENGTH = 24, 8
@@ -86,12 +86,87 @@ def test_one_step_is_predict_and_more_steps_say_more(target: Transformer, drafte
     assert torch.equal(denoise(drafter, blocks, 7).logits, denoise(drafter, blocks, 100).logits)
 
 
+def test_denoising_goes_on_from_what_is_filled(target: Transformer, drafter: Drafter) -> None:
+    """Each block has its own number of masked slots; filled ones are kept."""
+    blocks = blocks_of(target, drafter, ANCHORS)
+    opened = open_blocks(drafter, blocks)
+    torch.manual_seed(1)
+    tokens, masked = reveal(opened, 0.7)
+    assert len(set(masked.sum(-1).flatten().tolist())) > 1
+    said = denoise_from(opened, tokens, masked, 3)
+    for row in range(2):
+        for block in range(3):
+            start = tokens[row : row + 1, block : block + 1]
+            expected = slowly(drafter, alone(blocks, row, block), 3, start)
+            torch.testing.assert_close(said[row, block], expected, atol=1e-4, rtol=1e-4)
+
+
 def test_the_mask_token_is_never_chosen() -> None:
     logits = torch.tensor([[0.0, 9.0, 2.0]])
     tokens, confidence = _choose(logits, 1)
     assert tokens.tolist() == [2]
     assert float(confidence) == pytest.approx(2 - math.log(1 + math.exp(2)))
     assert logits.tolist() == [[0.0, 9.0, 2.0]]
+
+
+def test_revealed_slots_are_the_surest_and_the_rest_stays_masked(target: Transformer, drafter: Drafter) -> None:
+    """Every block, many times: one to all but one slot, own guesses or the answer's tokens throughout."""
+    blocks = blocks_of(target, drafter, ANCHORS)
+    opened = open_blocks(drafter, blocks)
+    guesses, confidence = _choose(predict(drafter, blocks).logits, drafter.spec.mask_token_id)
+    counts, owns = set[int](), set[bool]()
+    for seed in range(30):
+        torch.manual_seed(seed)
+        tokens, masked = reveal(opened, 1.0)
+        assert torch.equal(tokens[..., 0], opened.masked[..., 0])
+        assert bool((tokens[..., 1:][masked] == drafter.spec.mask_token_id).all())
+        for row in range(2):
+            for block in range(3):
+                shown = ~masked[row, block]
+                count = int(shown.sum())
+                assert set(shown.nonzero().flatten().tolist()) == set(confidence[row, block].topk(count)[1].tolist())
+                own, right, slots = guesses[row, block], opened.targets[row, block], tokens[row, block, 1:]
+                assert any(torch.equal(slots[shown], each[shown]) for each in (own, right))
+                counts.add(count)
+                owns.add(torch.equal(slots[shown], own[shown]))
+    # 180 blocks: that one of 6 counts never comes has a chance of 6 * (5/6)**180 < 1e-13 under another seed.
+    assert counts == {1, 2, 3, 4, 5, 6}
+    assert owns == {False, True}
+
+
+def test_a_share_of_the_blocks_is_revealed_half_of_them_with_own_guesses(target: Transformer, drafter: Drafter) -> None:
+    """1,200 blocks: four and a half standard deviations, a false alarm in 70,000 for each under another seed."""
+    opened = open_blocks(drafter, blocks_of(target, drafter, torch.full((2, 600), 3)))
+    torch.manual_seed(0)
+    tokens, masked = reveal(opened, 0.3)
+    touched = ~masked.all(-1)
+    right = ((tokens[..., 1:] == opened.targets) | masked).all(-1) & touched
+    revealed = int(touched.sum())
+    assert abs(revealed - 360) < 4.5 * math.sqrt(1200 * 0.3 * 0.7)
+    assert abs(int(right.sum()) - revealed / 2) < 4.5 * math.sqrt(revealed / 4)
+
+
+def test_nothing_is_revealed_behind_the_end_of_an_answer(target: Transformer, drafter: Drafter) -> None:
+    """An answer of 12 tokens: the padding behind it is no token of the answer."""
+    opened = open_blocks(drafter, blocks_of(target, drafter, ANCHORS, end=12))
+    torch.manual_seed(0)
+    _, masked = reveal(opened, 1.0)
+    assert masked[~opened.real].all()
+    assert not masked[opened.real].all()
+
+
+def test_without_a_share_nothing_is_revealed_or_drawn(target: Transformer, drafter: Drafter) -> None:
+    opened = open_blocks(drafter, blocks_of(target, drafter, ANCHORS))
+    before = torch.get_rng_state()
+    tokens, masked = reveal(opened, 0.0)
+    assert torch.equal(tokens, opened.masked)
+    assert masked.all()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_only_slot_of_a_block_is_not_revealed(target: Transformer, drafter: Drafter) -> None:
+    _, masked = reveal(open_blocks(drafter, blocks_of(target, drafter, ANCHORS, length=2)), 1.0)
+    assert masked.all()
 
 
 @pytest.mark.parametrize("steps", [1, 3])

@@ -22,9 +22,10 @@ from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 from paceline.train import drafter as recipe
-from paceline.train.blocks import Blocks, block_mask, predict
+from paceline.train.blocks import Blocks, block_mask, open_blocks, predict
+from paceline.train.denoise import reveal
 from paceline.train.drafter import bundled_drafter_spec, draft_loss, train_drafter
-from paceline.train.losses import decay_weights, pace_weights
+from paceline.train.losses import decay_weights, pace_weights, token_nats, weighted_mean
 from paceline.train.options import DrafterConfig, FitConfig, Objective
 from paceline.train.responses import Responses
 from paceline.train.target import bundled_target_spec
@@ -156,6 +157,35 @@ def test_the_objective_slot_by_slot(target: Transformer, drafter: Drafter, weigh
     assert ours == pytest.approx(numerator / denominator, rel=1e-4)
 
 
+@pytest.mark.parametrize("weighting", ["decay", "pace"])
+def test_only_masked_slots_count(target: Transformer, drafter: Drafter, weighting: Any) -> None:
+    """Revealed slots have no loss; for D-PACE they hold the right token or they do not."""
+    tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids)
+    blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([14]), torch.arange(BLOCK))
+    opened = open_blocks(drafter, blocks)
+    torch.manual_seed(3)
+    tokens, masked = reveal(opened, 1.0)
+    nats = token_nats(opened.fill(tokens), opened.targets)
+    right = torch.where(masked, (-nats).exp(), (tokens[..., 1:] == opened.targets).float()) * opened.real
+    weights = pace_weights(right) if weighting == "pace" else decay_weights(torch.arange(1, BLOCK), GAMMA)
+    torch.manual_seed(3)
+    ours = loss_of(
+        drafter, tapped, ANCHORS, lengths=torch.tensor([14]), objective=Objective(weighting, GAMMA, reveal_share=1.0)
+    )
+    assert ours == pytest.approx(float(weighted_mean(nats, weights * masked * opened.real)), rel=1e-5)
+
+
+def test_every_weight_learns_in_half_precision(target: Transformer) -> None:
+    """A pass without gradients comes first; what autocast keeps of it must not be taken for weights that learn."""
+    learning = Drafter(drafter_of(target).spec, target)
+    tapped = features_of(target, TOKENS, learning.spec.target_layer_ids)
+    blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([WIDTH]), torch.arange(BLOCK))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = draft_loss(learning, Objective(reveal_share=0.5), blocks)
+    loss.backward()
+    assert all(p.grad is not None and p.grad.any() for p in learning.parameters())
+
+
 def test_slots_behind_the_end_of_an_answer_do_not_count(target: Transformer, drafter: Drafter) -> None:
     """An answer of 12 tokens, padded to 32: what the padding holds moves nothing."""
     tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids)
@@ -203,7 +233,7 @@ def test_the_recipe_is_resumable(tmp_path: Path) -> None:
         assert torch.equal(ours, theirs)
 
 
-EVERYTHING = Objective("pace", distill_share=0.3, teacher_top_k=4)
+EVERYTHING = Objective("pace", distill_share=0.3, teacher_top_k=4, reveal_share=0.5)
 
 
 @pytest.mark.parametrize("block_size", [4, 9])
@@ -234,6 +264,7 @@ def test_everything_at_once_is_resumed_exactly(
     logs = [(tmp_path / run / "log.jsonl").read_text().splitlines() for run in ("whole", "killed")]
     lines, again = ([{**json.loads(line), "seconds": 0} for line in log] for log in logs)
     assert lines == again
+    assert {"acceptance_length", "acceptance_length_4_steps"} <= lines[-1].keys()
 
 
 @pytest.mark.parametrize(

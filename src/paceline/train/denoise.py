@@ -1,4 +1,4 @@
-"""Filling blocks in several steps, as multi-step decoding does.
+"""Filling blocks in several steps, as multi-step decoding does, and blocks caught in the middle of that.
 
 Each step fills all masked slots and fixes those the drafter is most confident in; nothing is drawn, the likeliest token
 is taken (deterministic, as DDIM is: arXiv 2010.02502; the order is the low-confidence remasking of MaskGIT, arXiv
@@ -15,7 +15,7 @@ from torch import Tensor
 from paceline.models.drafter import Drafter
 from paceline.train.blocks import Blocks, Opened, Predictions, open_blocks
 
-__all__ = ["acceptance_length", "denoise", "denoise_from"]
+__all__ = ["acceptance_length", "denoise", "denoise_from", "reveal"]
 
 
 @torch.no_grad()
@@ -50,6 +50,25 @@ def denoise_from(opened: Opened, tokens: Tensor, masked: Tensor, steps: int) -> 
         logits = opened.fill(tokens)
         said = torch.where(left.unsqueeze(-1), logits, said)
     return said
+
+
+@torch.no_grad()
+def reveal(opened: Opened, share: float) -> tuple[Tensor, Tensor]:
+    """Fill a random `share` of the blocks in part: tokens [rows, blocks, length], and which slots are still masked.
+
+    One to all but one of the slots behind the anchor are filled: those the drafter is most confident in when all are
+    masked, in half of the blocks with its own guesses, in the others with the answer's tokens. Slots behind the end
+    of an answer stay masked. What is random is drawn from torch's generator.
+    """
+    if share == 0.0:
+        return opened.masked, torch.ones_like(opened.real)
+    rows, blocks, slots = opened.targets.shape
+    chosen, own, amount = torch.rand(3, rows, blocks, 1, device=opened.targets.device)
+    guesses, confidence = _choose(opened.fill(opened.masked), opened.mask_token_id)
+    count = ((amount * (slots - 1)).long() + 1).clamp_max(slots - 1)
+    ranks = _ranks(confidence.masked_fill(~opened.real, -math.inf))
+    shown = (ranks < count) & opened.real & (chosen < share)
+    return _shown(opened.masked, shown, torch.where(own < 0.5, guesses, opened.targets)), ~shown
 
 
 @torch.no_grad()

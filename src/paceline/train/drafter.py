@@ -1,6 +1,7 @@
 """The recipe of a DFlash drafter (arXiv 2602.06036): masked blocks behind random anchors in the target's own answers.
 
-Slots are trained on the answer, earlier ones weigh more; on request also on the target's distribution. Embedding
+Slots are trained on the answer, earlier ones weigh more; on request also on the target's distribution, and in blocks
+that are filled in part. Embedding
 and head are the target's and stay frozen. `train.blocks` says what a block sees.
 """
 
@@ -20,7 +21,7 @@ from paceline.models.spec import DrafterSpec, Spec
 from paceline.models.transformer import Transformer
 from paceline.train.blocks import Blocks, Opened, open_blocks
 from paceline.train.data import fingerprint
-from paceline.train.denoise import acceptance_length
+from paceline.train.denoise import acceptance_length, reveal
 from paceline.train.loop import fit
 from paceline.train.losses import (
     decay_weights,
@@ -117,7 +118,10 @@ def train_drafter(
         batch = _batch(responses, tapped, heldout, drafter.spec.block_size, 6, rng)
         drafter.eval()
         with memory_is_set_by("heldout_rows", config.heldout_rows):
-            return {"acceptance_length": acceptance_length(drafter, batch)}
+            figures = {"acceptance_length": acceptance_length(drafter, batch)}
+            if config.objective.reveal_share > 0.0:
+                figures["acceptance_length_4_steps"] = acceptance_length(drafter, batch, 4)
+            return figures
 
     settings = {key: value for key, value in asdict(config).items() if key != "fit"}
     recipe = {**settings, "answers": fingerprint(responses.tokens)}
@@ -140,21 +144,23 @@ def _check(spec: DrafterSpec, responses: Responses, config: DrafterConfig) -> No
 
 
 def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks, teacher: Teacher | None = None) -> Tensor:
-    """The weighted loss of all slots.
+    """The weighted loss of all masked slots.
 
     distill_share * KL(target || drafter) + the rest * cross-entropy. A `teacher` has the rows of `blocks`.
     """
     opened = open_blocks(drafter, blocks)
-    logits = opened.fill(opened.masked)
+    tokens, masked = reveal(opened, objective.reveal_share)
+    logits = opened.fill(tokens)
     nats = token_nats(logits, opened.targets)
     losses = (1.0 - objective.distill_share) * nats
     if teacher is not None:
         losses = losses + objective.distill_share * truncated_divergence(logits, *teacher.at(opened.positions))
-    return weighted_mean(losses, _weights(objective, torch.exp(-nats), opened) * opened.real)
+    right = torch.where(masked, torch.exp(-nats), (tokens[..., 1:] == opened.targets).float())
+    return weighted_mean(losses, _weights(objective, right, opened) * (masked & opened.real))
 
 
 def _weights(objective: Objective, right: Tensor, opened: Opened) -> Tensor:
-    """What each slot weighs, where `right` is the probability that it is given the right token."""
+    """What each slot weighs, where `right` is the probability that it holds, or will be given, the right token."""
     if objective.weighting == "pace":
         return pace_weights(right * opened.real)
     return decay_weights(torch.arange(1, right.shape[-1] + 1, device=right.device), objective.gamma).expand(right.shape)

@@ -85,7 +85,7 @@ class UnloopConfig:
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a slot's loss is, and what it weighs.
+    """Which slots are masked, what a slot's loss is, and what it weighs.
 
     Raises:
         ConfigError: no such weighting.
@@ -99,6 +99,9 @@ class Objective:
         float, Setting("Share of KL(target || drafter) in the loss; the rest is cross-entropy.", least=0, most=1)
     ] = 0.0
     teacher_top_k: Annotated[int, Setting("Likeliest tokens of the target that are told apart in it.", least=1)] = 16
+    reveal_share: Annotated[
+        float, Setting("Share of the blocks that start with some of their slots filled.", least=0, most=1)
+    ] = 0.0
 
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
