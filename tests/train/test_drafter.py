@@ -23,9 +23,9 @@ from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 from paceline.train import drafter as recipe
 from paceline.train.blocks import Blocks, block_mask, open_blocks, predict
-from paceline.train.denoise import reveal
+from paceline.train.denoise import denoise, reveal
 from paceline.train.drafter import bundled_drafter_spec, draft_loss, train_drafter
-from paceline.train.losses import decay_weights, pace_weights, token_nats, weighted_mean
+from paceline.train.losses import decay_weights, divergence, pace_weights, token_nats, weighted_mean
 from paceline.train.options import DrafterConfig, FitConfig, Objective
 from paceline.train.responses import Responses
 from paceline.train.target import bundled_target_spec
@@ -175,13 +175,26 @@ def test_only_masked_slots_count(target: Transformer, drafter: Drafter, weightin
     assert ours == pytest.approx(float(weighted_mean(nats, weights * masked * opened.real)), rel=1e-5)
 
 
+def test_step_distillation(target: Transformer, drafter: Drafter) -> None:
+    """KL to what the same drafter says in three steps, beside cross-entropy; no gradient goes through the steps."""
+    tapped = features_of(target, TOKENS, drafter.spec.target_layer_ids)
+    blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([WIDTH]), torch.arange(BLOCK))
+    said, later = predict(drafter, blocks), denoise(drafter, blocks, 3)
+    losses = 0.6 * token_nats(said.logits, said.targets) + 0.4 * divergence(said.logits, later.logits)
+    weights = decay_weights(torch.arange(1, BLOCK), GAMMA).expand(losses.shape)
+    objective = Objective("decay", GAMMA, step_distill_share=0.4, teacher_steps=3)
+    ours = loss_of(drafter, tapped, ANCHORS, objective=objective)
+    assert ours == pytest.approx(float(weighted_mean(losses, weights)), rel=1e-5)
+    assert ours != pytest.approx(loss_of(drafter, tapped, ANCHORS), rel=1e-3)
+
+
 def test_every_weight_learns_in_half_precision(target: Transformer) -> None:
     """A pass without gradients comes first; what autocast keeps of it must not be taken for weights that learn."""
     learning = Drafter(drafter_of(target).spec, target)
     tapped = features_of(target, TOKENS, learning.spec.target_layer_ids)
     blocks = Blocks(TOKENS, tapped, torch.tensor([ANCHORS]), torch.tensor([WIDTH]), torch.arange(BLOCK))
     with torch.autocast("cpu", torch.bfloat16):
-        loss = draft_loss(learning, Objective(reveal_share=0.5), blocks)
+        loss = draft_loss(learning, Objective(reveal_share=0.5, step_distill_share=0.3), blocks)
     loss.backward()
     assert all(p.grad is not None and p.grad.any() for p in learning.parameters())
 
@@ -233,7 +246,7 @@ def test_the_recipe_is_resumable(tmp_path: Path) -> None:
         assert torch.equal(ours, theirs)
 
 
-EVERYTHING = Objective("pace", distill_share=0.3, teacher_top_k=4, reveal_share=0.5)
+EVERYTHING = Objective("pace", distill_share=0.3, teacher_top_k=4, step_distill_share=0.2, reveal_share=0.5)
 
 
 @pytest.mark.parametrize("block_size", [4, 9])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.train.options import ResponsesConfig
+from paceline.train.options import Objective, ResponsesConfig
 
 
 @pytest.mark.parametrize("temperatures", [(0.0, 1.0), (1.0, 0.5), (-1.0, 1.0), (0.5, 1000.0), (float("nan"), 1.0)])
@@ -16,3 +16,9 @@ def test_temperatures_that_are_refused(temperatures: tuple[float, float]) -> Non
 
 def test_one_temperature_for_all() -> None:
     assert ResponsesConfig(temperatures=(1.0, 1.0)).temperatures == (1.0, 1.0)
+
+
+def test_shares_of_the_loss_that_are_more_than_all_of_it() -> None:
+    Objective(distill_share=0.7, step_distill_share=0.3)
+    with pytest.raises(ConfigError, match=r"distill_share and step_distill_share are 1\.1 together"):
+        Objective(distill_share=0.7, step_distill_share=0.4)

@@ -1,8 +1,8 @@
 """The recipe of a DFlash drafter (arXiv 2602.06036): masked blocks behind random anchors in the target's own answers.
 
-Slots are trained on the answer, earlier ones weigh more; on request also on the target's distribution, and in blocks
-that are filled in part. Embedding
-and head are the target's and stay frozen. `train.blocks` says what a block sees.
+Slots are trained on the answer, earlier ones weigh more; on request also on the target's distribution and on what the
+drafter itself says in more steps, and in blocks that are filled in part. Embedding and head are the target's and stay
+frozen. `train.blocks` says what a block sees.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from paceline.models.spec import DrafterSpec, Spec
 from paceline.models.transformer import Transformer
 from paceline.train.blocks import Blocks, Opened, open_blocks
 from paceline.train.data import fingerprint
-from paceline.train.denoise import acceptance_length, reveal
+from paceline.train.denoise import acceptance_length, denoise_from, reveal
 from paceline.train.loop import fit
 from paceline.train.losses import (
     decay_weights,
+    divergence,
     pace_weights,
     token_nats,
     truncated_divergence,
@@ -146,15 +147,19 @@ def _check(spec: DrafterSpec, responses: Responses, config: DrafterConfig) -> No
 def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks, teacher: Teacher | None = None) -> Tensor:
     """The weighted loss of all masked slots.
 
-    distill_share * KL(target || drafter) + the rest * cross-entropy. A `teacher` has the rows of `blocks`.
+    distill_share * KL(target || drafter) + step_distill_share * KL(drafter at more steps || drafter)
+    + the rest * cross-entropy. A `teacher` has the rows of `blocks`.
     """
     opened = open_blocks(drafter, blocks)
     tokens, masked = reveal(opened, objective.reveal_share)
     logits = opened.fill(tokens)
     nats = token_nats(logits, opened.targets)
-    losses = (1.0 - objective.distill_share) * nats
+    losses = (1.0 - objective.distill_share - objective.step_distill_share) * nats
     if teacher is not None:
         losses = losses + objective.distill_share * truncated_divergence(logits, *teacher.at(opened.positions))
+    if objective.step_distill_share > 0.0:
+        later = denoise_from(opened, tokens, masked, objective.teacher_steps)
+        losses = losses + objective.step_distill_share * divergence(logits, later)
     right = torch.where(masked, torch.exp(-nats), (tokens[..., 1:] == opened.targets).float())
     return weighted_mean(losses, _weights(objective, right, opened) * (masked & opened.real))
 

@@ -88,7 +88,7 @@ class Objective:
     """Which slots are masked, what a slot's loss is, and what it weighs.
 
     Raises:
-        ConfigError: no such weighting.
+        ConfigError: no such weighting, or shares of more than the whole.
     """
 
     weighting: Annotated[
@@ -99,6 +99,11 @@ class Objective:
         float, Setting("Share of KL(target || drafter) in the loss; the rest is cross-entropy.", least=0, most=1)
     ] = 0.0
     teacher_top_k: Annotated[int, Setting("Likeliest tokens of the target that are told apart in it.", least=1)] = 16
+    step_distill_share: Annotated[
+        float,
+        Setting("Share of KL(drafter at more steps || drafter) in the loss, besides distill_share.", least=0, most=1),
+    ] = 0.0
+    teacher_steps: Annotated[int, Setting("Denoising steps of that drafter.", least=2)] = 4
     reveal_share: Annotated[
         float, Setting("Share of the blocks that start with some of their slots filled.", least=0, most=1)
     ] = 0.0
@@ -106,6 +111,9 @@ class Objective:
     def __post_init__(self) -> None:
         if self.weighting not in get_args(Weighting):
             raise ConfigError(f"weighting is {self.weighting!r:.40}.", remedy=f"It is one of {get_args(Weighting)}.")
+        if (shares := self.distill_share + self.step_distill_share) > 1.0 + 1e-9:
+            told = f"distill_share and step_distill_share are {shares:g} together."
+            raise ConfigError(told, remedy="Lower one: the loss has no more than 1 to share out.")
 
 
 @dataclass(frozen=True, slots=True)
