@@ -106,6 +106,27 @@ def test_other_settings_in_the_same_folder_are_refused(run: Run, built: Path, tm
     assert "answers of other settings" in told.err
 
 
+def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, tmp_path: Path) -> None:
+    """Everything on: what the target says is written beside the answers of the first run, which stay as they are."""
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    answers, second = tmp_path / "out" / "draft" / "answers", tmp_path / "out" / "second"
+    before = {path.name: path.read_bytes() for path in answers.iterdir()}
+    given = ("--corpus", built, "--target", tmp_path / "out" / "target", "--out", second, "--answers", answers)
+    same = ("--count", 12, "--max-tokens", 12, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 60)
+    rows = ("--steps", 2, "--rows-per-batch", 2, "--block-rows", 16, "--heldout-rows", 2)
+    shares = ("--distill-share", 0.3, "--step-distill-share", 0.3, "--reveal-share", 0.5, "--teacher-top-k", 4)
+    told = run("train", "drafter", *given, *same, *rows, *shares)
+    assert told.code == 0, told.err
+    after = {path.name: path.read_bytes() for path in answers.iterdir()}
+    assert after.keys() - before.keys() == {"teacher-0000.npz"}
+    assert {name: after[name] for name in before} == before
+    assert {path.name for path in second.iterdir()} == {"config.json", "model.safetensors", "run"}
+    refused = run("train", "drafter", *given, "--count", 8)
+    assert "answers of other settings" in refused.err
+    empty = run("train", "drafter", *given[:-1], built, *same)
+    assert "holds no answers" in empty.err
+
+
 def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     told = run("train", "target", "--corpus", tmp_path / "empty", "--out", tmp_path / "out")

@@ -67,7 +67,11 @@ def drafter(
     corpus: Corpus,
     out: Out,
     recipe: DrafterConfig,
-    answers: ResponsesConfig,
+    responses: ResponsesConfig,
+    answers: Annotated[
+        Path | None,
+        typer.Option(exists=True, file_okay=False, help="Folder answers/ of an earlier run, to learn from the same."),
+    ] = None,
     mask_token: Annotated[str, typer.Option(help="The token that stands for an empty slot.")] = "<|mask|>",
     turn_start: TurnStart = _TURN_START,
     threads: Threads = None,
@@ -78,5 +82,5 @@ def drafter(
 
     set_threads(threads)
     names = {"mask_token": mask_token, "turn_start": turn_start}
-    make_drafter(resolve(target), corpus, recipe, answers, **names, out=out)
+    make_drafter(resolve(target), corpus, recipe, responses, **names, out=out, answers_folder=answers)
     say(f"Wrote {out}.")

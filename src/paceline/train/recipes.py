@@ -77,11 +77,16 @@ def make_drafter(
     mask_token: str,
     turn_start: str,
     out: Path,
+    answers_folder: Path | None = None,
 ) -> None:
     """Let the target in `folder` answer, then train a DFlash drafter on that.
 
+    Args:
+        answers_folder: the answers of an earlier run with the same target and settings, instead of new ones.
+
     Raises:
-        TrainingError, ConfigError: as `train_drafter` and `teach`, or the tokenizer lacks what is named.
+        TrainingError, ConfigError: as `train_drafter` and `teach`, the tokenizer lacks what is named, or the earlier
+            answers are not there or of other settings.
         VocabularyMismatch: the corpus has another tokenizer.
     """
     tokenizer = _tokenizer(folder)
@@ -91,14 +96,21 @@ def make_drafter(
         raise ConfigError(f"The target's tokenizer lacks the mask token {mask_token!r}.", remedy=remedy)
     opening = _opening(tokenizer, turn_start)
     check_same_tokens(tokenizer.vocabulary, _tokenizer(corpus / "tokenizer").vocabulary)
-    responses = _answered(folder, tokenizer, corpus, answers, opening, out / "answers")
+    place = out / "answers" if answers_folder is None else _earlier(answers_folder)
+    responses = _answered(folder, tokenizer, corpus, answers, opening, place)
     model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
     spec = bundled_drafter_spec(model.spec, mask)
-    teacher = _taught(model, responses, config.objective, out / "answers")
+    teacher = _taught(model, responses, config.objective, place)
     drafter = new_drafter(spec, model, config.fit.seed)
     train_drafter(drafter, model, responses, config, out / "run", teacher)
     if join().is_main_process:
         save_drafter(drafter, out)
+
+
+def _earlier(answers: Path) -> Path:
+    if not (answers / _SETTINGS).is_file():
+        raise TrainingError(f"{answers} holds no answers.", remedy="Give the folder answers/ of an earlier run.")
+    return answers
 
 
 def _answered(
