@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, t
     before = {path.name: path.read_bytes() for path in answers.iterdir()}
     given = ("--corpus", built, "--target", tmp_path / "out" / "target", "--out", second, "--answers", answers)
     same = ("--count", 12, "--max-tokens", 12, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 60)
-    rows = ("--steps", 2, "--rows-per-batch", 2, "--block-rows", 16, "--heldout-rows", 2)
+    rows = ("--steps", 2, "--rows-per-batch", 2, "--block-rows", 16, "--heldout-rows", 2, "--block-size", 0)
     shares = ("--distill-share", 0.3, "--step-distill-share", 0.3, "--reveal-share", 0.5, "--teacher-top-k", 4)
     told = run("train", "drafter", *given, *same, *rows, *shares)
     assert told.code == 0, told.err
@@ -121,6 +122,7 @@ def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, t
     assert after.keys() - before.keys() == {"teacher-0000.npz"}
     assert {name: after[name] for name in before} == before
     assert {path.name for path in second.iterdir()} == {"config.json", "model.safetensors", "run"}
+    assert json.loads((second / "config.json").read_text())["block_size"] == 8
     refused = run("train", "drafter", *given, "--count", 8)
     assert "answers of other settings" in refused.err
     empty = run("train", "drafter", *given[:-1], built, *same)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.train.options import Objective, ResponsesConfig
+from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig
 
 
 @pytest.mark.parametrize("temperatures", [(0.0, 1.0), (1.0, 0.5), (-1.0, 1.0), (0.5, 1000.0), (float("nan"), 1.0)])
@@ -22,3 +22,9 @@ def test_shares_of_the_loss_that_are_more_than_all_of_it() -> None:
     Objective(distill_share=0.7, step_distill_share=0.3)
     with pytest.raises(ConfigError, match=r"distill_share and step_distill_share are 1\.1 together"):
         Objective(distill_share=0.7, step_distill_share=0.4)
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_blocks_that_are_too_small(size: int) -> None:
+    with pytest.raises(ConfigError, match=f"block_size is {size}"):
+        DrafterConfig(FitConfig(1), block_size=size)

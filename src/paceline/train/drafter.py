@@ -7,6 +7,7 @@ frozen. `train.blocks` says what a block sees.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -36,11 +37,20 @@ from paceline.train.options import DrafterConfig, Objective
 from paceline.train.responses import Responses, features
 from paceline.train.teacher import Teacher
 
-__all__ = ["bundled_drafter_spec", "draft_loss", "new_drafter", "train_drafter"]
+__all__ = ["bundled_drafter_spec", "draft_loss", "first_block_size", "new_drafter", "train_drafter"]
 
 
-def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
-    """Two layers of the target's width, block 16, taps at every quarter of the target."""
+def first_block_size(hidden_size: int) -> int:
+    """A first guess for a target of this width: min(16, max(8, log2(hidden_size) / 2 + 4)), rounded up.
+
+    The formula is as its source prints it. That source says 12 for 1024 dimensions, where the formula gives 9: an
+    operator seems to be lost, so measure before trusting it.
+    """
+    return math.ceil(min(16.0, max(8.0, math.log2(hidden_size) / 2.0 + 4.0)))
+
+
+def bundled_drafter_spec(target: Spec, mask_token_id: int, block_size: int = 16) -> DrafterSpec:
+    """Two layers of the target's width, taps at every quarter of the target."""
     layers = 2
     block = Spec(
         family="qwen3",
@@ -61,7 +71,7 @@ def bundled_drafter_spec(target: Spec, mask_token_id: int) -> DrafterSpec:
     )
     return DrafterSpec(
         block=block,
-        block_size=16,
+        block_size=block_size,
         mask_token_id=mask_token_id,
         target_layer_ids=tuple(sorted({max(0, target.num_layers * quarter // 4 - 1) for quarter in (1, 2, 3, 4)})),
         num_target_layers=target.num_layers,

@@ -118,9 +118,17 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class DrafterConfig:
-    """Settings of a drafter's training."""
+    """Settings of a drafter's training.
+
+    Raises:
+        ConfigError: too small a block.
+    """
 
     fit: FitConfig
+    block_size: Annotated[
+        int,
+        Setting("Slots of the new drafter's blocks, anchor included; 0 for a guess from the target's width.", least=0),
+    ] = 16
     rows_per_batch: Annotated[int, Setting("Answers of a micro batch.", least=1)] = 32
     block_rows: Annotated[
         int, Setting("Slots per answer, anchors included; shared out over blocks of one random length.", least=1)
@@ -130,6 +138,10 @@ class DrafterConfig:
     heldout_rows: Annotated[
         int, Setting("Answers kept back, to measure the acceptance length on; at most a quarter.", least=1)
     ] = 128
+
+    def __post_init__(self) -> None:
+        if 0 < self.block_size < 4:
+            raise ConfigError(f"block_size is {self.block_size}.", remedy="It must be at least 4, or 0 for a guess.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from paceline.models.load import check_same_tokens, load_transformer
 from paceline.models.save import save_drafter, save_transformer
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer, load_tokenizer
-from paceline.train.drafter import bundled_drafter_spec, new_drafter, train_drafter
+from paceline.train.drafter import bundled_drafter_spec, first_block_size, new_drafter, train_drafter
 from paceline.train.memory import memory_is_set_by
 from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.processes import join
@@ -99,7 +99,7 @@ def make_drafter(
     place = out / "answers" if answers_folder is None else _earlier(answers_folder)
     responses = _answered(folder, tokenizer, corpus, answers, opening, place)
     model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
-    spec = bundled_drafter_spec(model.spec, mask)
+    spec = bundled_drafter_spec(model.spec, mask, config.block_size or first_block_size(model.spec.hidden_size))
     teacher = _taught(model, responses, config.objective, place)
     drafter = new_drafter(spec, model, config.fit.seed)
     train_drafter(drafter, model, responses, config, out / "run", teacher)
