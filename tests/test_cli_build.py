@@ -11,7 +11,7 @@ from small_zoo import make_small
 from talking import Run, run
 
 from paceline import LLM, Sampling
-from paceline.train import build
+from paceline.train.build import recipe
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["run"]  # a fixture
@@ -43,7 +43,7 @@ def test_a_build_makes_the_pair_and_its_cards_and_goes_on_where_it_stopped(
 ) -> None:
     out = tmp_path / "zoo"
     with monkeypatch.context() as killed:
-        killed.setattr(build, "make_drafter", lambda *args, **names: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr(recipe, "make_drafter", lambda *args, **names: (_ for _ in ()).throw(KeyboardInterrupt))
         run("zoo", "build", out, "--scale", 0.001)
     kept = {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in STAGES[1:5]}
     assert not (out / BUNDLED_DRAFTER / "config.json").exists()
@@ -85,7 +85,7 @@ def test_a_score_sets_the_target_beside_a_5_gram_model(run: Run, tmp_path: Path)
 
 
 def test_the_recipe_is_written_down(tmp_path: Path) -> None:
-    recipe = build.bundled_recipe(tmp_path)
-    build.open_build(tmp_path, recipe)
+    written_by = recipe.bundled_recipe(tmp_path)
+    recipe.open_build(tmp_path, written_by)
     written = json.loads((tmp_path / "recipe.json").read_text(encoding="utf-8"))
-    assert (written["target"]["fit"]["steps"], written["rounds"]) == (recipe.target.fit.steps, recipe.rounds)
+    assert (written["target"]["fit"]["steps"], written["rounds"]) == (written_by.target.fit.steps, written_by.rounds)

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from paceline.train.loop import fit
+from paceline.train.fit.loop import fit
 from paceline.train.options import FitConfig
 
 CONFIG = FitConfig(steps=9, learning_rate=0.02, warmup_steps=3, save_every=2, evaluate_every=4)

@@ -1,4 +1,4 @@
-"""`paceline zoo build`: a plan, then the stages of train/build.py, then figures and model cards.
+"""`paceline zoo build`: a plan, then the stages of train/build/, then figures and model cards.
 
 Knows the order, and how plan and figures look. Knows nothing of training or measuring.
 """
@@ -18,9 +18,9 @@ from paceline.cli.output import say
 from paceline.files import write_text
 
 if TYPE_CHECKING:
-    from paceline.train.build import Recipe
+    from paceline.train.build.plan import Row
+    from paceline.train.build.recipe import Recipe
     from paceline.train.heldout import Score
-    from paceline.train.plan import Row
 
 __all__ = ["build", "show_scores"]
 
@@ -32,8 +32,8 @@ def build(
     threads: Threads = None,
 ) -> None:
     """Make all bundled models again, from Python's own files and generated text; shows a plan first."""
-    from paceline.train.build import bundled_recipe, open_build, stages
-    from paceline.train.plan import measure_rates, plan
+    from paceline.train.build.plan import measure_rates, plan
+    from paceline.train.build.recipe import bundled_recipe, open_build, stages
 
     set_threads(threads)
     recipe = bundled_recipe(out, scale)
@@ -88,7 +88,7 @@ def _finish(out: Path, recipe: Recipe) -> None:
 
 
 def _write_cards(out: Path, recipe: Recipe, scores: list[Score], scenarios: dict[str, Any]) -> None:
-    from paceline.train.cards import drafter_card, target_card
+    from paceline.train.build.cards import drafter_card, target_card
     from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
     distinct = {name: each["ar"]["distinct_4gram_share"] for name, each in scenarios.items()}

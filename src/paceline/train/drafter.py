@@ -23,7 +23,8 @@ from paceline.models.transformer import Transformer
 from paceline.train.blocks import Blocks, Opened, open_blocks
 from paceline.train.data import fingerprint
 from paceline.train.denoise import acceptance_length, denoise_from, reveal
-from paceline.train.loop import fit
+from paceline.train.fit.loop import fit
+from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.losses import (
     decay_weights,
     divergence,
@@ -32,7 +33,6 @@ from paceline.train.losses import (
     truncated_divergence,
     weighted_mean,
 )
-from paceline.train.memory import memory_is_set_by
 from paceline.train.options import DrafterConfig, Objective
 from paceline.train.responses import Responses, features
 from paceline.train.teacher import Teacher

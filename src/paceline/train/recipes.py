@@ -23,9 +23,9 @@ from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
 from paceline.train.data import tokenizer_of
 from paceline.train.drafter import bundled_drafter_spec, first_block_size, new_drafter, train_drafter
-from paceline.train.memory import memory_is_set_by
+from paceline.train.fit.memory import memory_is_set_by
+from paceline.train.fit.processes import join
 from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
-from paceline.train.processes import join
 from paceline.train.responses import Responses, generate_responses, load_responses
 from paceline.train.target import bundled_target_spec, train_target
 from paceline.train.teacher import Teacher, teach

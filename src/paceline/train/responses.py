@@ -24,7 +24,7 @@ from paceline.models.transformer import Transformer
 from paceline.progress import progress
 from paceline.request import Sampling
 from paceline.train.data import load_documents
-from paceline.train.memory import memory_is_set_by
+from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.options import ResponsesConfig
 
 __all__ = ["Responses", "features", "generate_responses", "load_responses"]

@@ -18,7 +18,7 @@ from paceline.models.attention import dense_attention
 from paceline.models.spec import Rope, Spec
 from paceline.models.transformer import Transformer
 from paceline.train.data import Windows, fingerprint, load_windows, repeat_tail
-from paceline.train.loop import fit
+from paceline.train.fit.loop import fit
 from paceline.train.losses import next_token_loss, repetition_loss
 from paceline.train.options import TargetConfig
 

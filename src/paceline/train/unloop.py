@@ -18,7 +18,7 @@ from paceline.errors import TrainingError
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.train.data import fingerprint, load_windows
-from paceline.train.loop import fit
+from paceline.train.fit.loop import fit
 from paceline.train.losses import next_token_loss, unlikelihood_loss
 from paceline.train.options import UnloopConfig
 from paceline.train.responses import Responses

@@ -1,7 +1,7 @@
 """One training loop for every model: optimise, log, evaluate, draw, save, resume.
 
 A batch, and all that is drawn while it is learned from, is a function of its index: a run that was killed goes on
-exactly where its last checkpoint stands, and several processes learn what one would (`train.processes`). The loop does
+exactly where its last checkpoint stands, and several processes learn what one would (`fit.processes`). The loop does
 not know what a model is for: the loss is given to it.
 """
 
@@ -21,14 +21,14 @@ from torch import Tensor, nn
 
 from paceline.errors import TrainingError
 from paceline.progress import progress
-from paceline.train.average import Average
-from paceline.train.checkpoint import Trained, forget_drafts, resume, save
-from paceline.train.log import append, forget_after, read_log
-from paceline.train.memory import SAME_WORK, memory_is_set_by
-from paceline.train.optimizers import new_optimizers, rate_at, step_all
+from paceline.train.fit.average import Average
+from paceline.train.fit.checkpoint import Trained, forget_drafts, resume, save
+from paceline.train.fit.log import append, forget_after, read_log
+from paceline.train.fit.memory import SAME_WORK, memory_is_set_by
+from paceline.train.fit.optimizers import new_optimizers, rate_at, step_all
+from paceline.train.fit.plot import save_plot
+from paceline.train.fit.processes import accelerator, check_same_step, own_share
 from paceline.train.options import FitConfig
-from paceline.train.plot import save_plot
-from paceline.train.processes import accelerator, check_same_step, own_share
 
 if TYPE_CHECKING:
     from accelerate import Accelerator

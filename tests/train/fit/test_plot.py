@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from toy import CONFIG, Toy, batch_at
 
-from paceline.train import plot
-from paceline.train.loop import fit
-from paceline.train.plot import draw, save_plot
+from paceline.train.fit import plot
+from paceline.train.fit.loop import fit
+from paceline.train.fit.plot import draw, save_plot
 
 LINES = [{"step": step, "loss": 3.0 / step, "learning_rate": 0.1, "seconds": 1.0} for step in range(1, 8)]
 LINES[3]["score"], LINES[6]["score"] = 1.0, 2.0

@@ -18,9 +18,9 @@ import toy
 from toy import CONFIG, log_of
 
 from paceline.errors import ConfigError
-from paceline.train import processes
+from paceline.train.fit import processes
+from paceline.train.fit.processes import join, own_share
 from paceline.train.options import FitConfig
-from paceline.train.processes import join, own_share
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 PATIENCE_SECONDS = 600

@@ -8,7 +8,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from paceline.models.attention import dense_attention
 from paceline.train.blocks import Blocks, predict
-from paceline.train.cost import drafter_flops, forward_flops, training_flops
+from paceline.train.build.cost import drafter_flops, forward_flops, training_flops
 
 
 def test_a_pass_costs_what_torch_counts() -> None:

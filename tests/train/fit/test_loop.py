@@ -15,8 +15,8 @@ from torch import Tensor
 from toy import CONFIG, Toy, batch_at, log_of
 
 from paceline.errors import ConfigError, TrainingError
-from paceline.train import loop
-from paceline.train.loop import fit
+from paceline.train.fit import loop
+from paceline.train.fit.loop import fit
 from paceline.train.options import FitConfig
 
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from paceline.errors import TrainingError
 from paceline.files import write_atomically
-from paceline.train.average import Average
+from paceline.train.fit.average import Average
 from paceline.train.options import FitConfig
 
 __all__ = ["Trained", "forget_drafts", "resume", "save"]
