@@ -15,8 +15,8 @@ import pytest
 from talking import DRAFT, TARGET, Run, run, talking_pair
 
 from paceline import LLM, Sampling
-from paceline.bench.options import DecodeBench
-from paceline.cli.bench import decode
+from paceline.bench.options import CurveBench, DecodeBench
+from paceline.cli.bench import curve, decode
 from paceline.cli.blocks import Blocks, Part, plain_marks, styled
 from paceline.cli.output import printable
 from paceline.request import Chunk, Round
@@ -316,6 +316,6 @@ def test_peers_are_repeated_or_listed(run: Run, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_bench_flags_are_the_fields_of_its_settings() -> None:
-    flags = set(signature(decode).parameters) - {"json", "plot"}
-    renamed = {"scenarios": "scenario", "block_sizes": "block_size", "peers": "peer"}
-    assert flags == {renamed.get(field.name, field.name) for field in fields(DecodeBench)}
+    for command, config in ((decode, DecodeBench), (curve, CurveBench)):
+        flags = set(signature(command).parameters) - {"json", "plot", "config"}
+        assert flags == {field.name for field in fields(config)}

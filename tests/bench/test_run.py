@@ -126,7 +126,7 @@ def test_without_a_drafter_only_plain_decoding_is_measured(options: DecodeBench)
 
 @pytest.mark.parametrize("fault", ["token", "short"])
 def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    honest = bench_run._decode_with
+    honest = bench_run.decode_with
 
     def lying(decoder: Any, *rest: Any) -> Any:
         decode = honest(decoder, *rest)
@@ -140,7 +140,7 @@ def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: py
 
         return wrong
 
-    monkeypatch.setattr(bench_run, "_decode_with", lying)
+    monkeypatch.setattr(bench_run, "decode_with", lying)
     result = bench_decode(replace(options, repeats=1))
     for scenario, methods in result["scenarios"].items():
         assert methods["ar"]["identical"]

@@ -84,7 +84,7 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"prompts_per_scenario": 0}, "prompts_per_scenario is 0"),
         ({"threads": -1}, "threads is -1"),
-        ({"block_sizes": (8, 65)}, "block_size is 65"),
+        ({"block_sizes": (8, 65)}, r"block_sizes is \(8, 65\).*at least 1 and of at most 64"),
         ({"peers": ("vllm",)}, "peer is 'vllm'"),
         ({"peers": ("transformers",), "temperature": 1.0}, "temperature is 1.0"),
         ({"peers": ("transformers-assisted",)}, "assistant is None.*--assistant FOLDER"),

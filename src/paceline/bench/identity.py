@@ -24,9 +24,9 @@ from paceline.decode.target import Target
 from paceline.models.attention import Segment, cached_attention
 from paceline.request import Sampling
 
-__all__ = ["Verdict", "certify", "compare", "ends_rightly", "tolerance"]
+__all__ = ["Verdict", "certify", "compare", "ends_rightly", "forced_hidden", "tolerance"]
 
-_ROWS = 128
+ROWS = 128
 """Rows that are scored at a time: bounds the memory of the logits."""
 
 _TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4}
@@ -74,7 +74,7 @@ def certify(target: Target, prompt: Many[int], sampling: Sampling, seed: int, to
     """Check every token of an answer, without knowing how it came about; does not judge where it ends.
 
     Args:
-        target: the plain target; it works in its own precision.
+        target: the plain target; it works in its own precision, and the tolerance is that of its products.
         prompt: a prompt that `target.check` lets pass; together with the answer it fits the context.
         seed: the one in effect.
         tokens: the answer, its stop token included.
@@ -97,13 +97,13 @@ def ends_rightly(tokens: Many[int], end_token_ids: frozenset[int], limit_tokens:
 def _certify(target: Target, prompt: Many[int], sampling: Sampling, seed: int, tokens: Many[int]) -> Verdict:
     sequence = target.open(prompt, sampling, seed, None)
     near_ties = 0
-    for hidden in torch.split(_forced(target, sequence, tokens), _ROWS):
+    for hidden in torch.split(forced_hidden(target, sequence, tokens), ROWS):
         first = len(sequence.tokens)
         path = tokens[first - len(prompt) :][: len(hidden)]
         scores = widen(process(target.model.head(hidden), sampling, sequence.counts, path[:-1], target.banned()))
         own = choose(scores, sampling, sequence.noise, range(first, first + len(path))).tolist()
         for row in (row for row, token in enumerate(path) if token != own[row]):
-            allowed = tolerance(hidden.dtype, _largest(scores[row]))
+            allowed = tolerance(target.model.head.weight.dtype, _largest(scores[row]))
             if not _reachable(scores[row], own[row], path[row], allowed, sequence=sequence, position=first + row):
                 return Verdict(False, near_ties, first + row - len(prompt))
             near_ties += 1
@@ -111,12 +111,12 @@ def _certify(target: Target, prompt: Many[int], sampling: Sampling, seed: int, t
     return Verdict(True, near_ties)
 
 
-def _forced(target: Target, sequence: Sequence, tokens: Many[int]) -> Tensor:
+def forced_hidden(target: Target, sequence: Sequence, tokens: Many[int]) -> Tensor:
     """Hidden states [tokens, hidden] from which each token of the answer was drawn. Fills the cache."""
     ids = [*sequence.tokens, *tokens][:-1]
-    spec, parts = target.model.spec, [target.model.embed.weight[:0]]
-    for start in range(0, len(ids) if tokens else 0, _ROWS):
-        rows = torch.tensor(ids[start : start + _ROWS], device=target.device)
+    spec, parts = target.model.spec, [target.model.embed.weight[:0].to(target.model.dtype)]
+    for start in range(0, len(ids) if tokens else 0, ROWS):
+        rows = torch.tensor(ids[start : start + ROWS], device=target.device)
         positions = torch.arange(start, start + len(rows), device=target.device)
         attend = cached_attention([Segment(len(rows), sequence.cache)], (True,) * spec.num_layers, spec.windows)
         parts.append(target.model(rows, positions, attend).hidden)
