@@ -73,7 +73,7 @@ def assemble(config: type[Config], values: Mapping[str, Any]) -> Config:
 
 
 def check_ranges(config: object) -> None:
-    """Refuse a configuration with a number outside the range of its setting.
+    """Refuse a configuration with a number outside the range of its setting. One inside it checks its own.
 
     Raises:
         ConfigError: names the setting, its value and what is allowed.

@@ -112,10 +112,30 @@ def test_sampling_is_identical_too(options: DecodeBench) -> None:
     assert all(figures["identical"] for methods in result["scenarios"].values() for figures in methods.values())
 
 
-def test_half_precision(options: DecodeBench) -> None:
-    result = bench_decode(replace(options, precision="half", repeats=1))
-    assert result["settings"]["dtype"] == "bfloat16"
+@pytest.mark.parametrize(
+    ("precision", "dtypes", "title"),
+    [
+        ("exact", ("float32", "float32", "float32"), "float32,"),
+        ("mixed", ("bfloat16", "float32", "bfloat16"), "bfloat16 (attention and norms float32),"),
+        ("half", ("bfloat16", "bfloat16", "bfloat16"), "bfloat16,"),
+    ],
+)
+def test_the_precision_in_effect_is_told(
+    options: DecodeBench, precision: Any, dtypes: tuple[str, ...], title: str
+) -> None:
+    result = bench_decode(replace(options, precision=precision, repeats=1))
+    settings = result["settings"]
+    assert settings["precision"] == precision
+    assert tuple(settings[name] for name in ("dtype", "attention_dtype", "draft_dtype")) == dtypes
     assert all(figures["identical"] for methods in result["scenarios"].values() for figures in methods.values())
+    console = Console(width=200)
+    with console.capture() as capture:
+        show(result, console)
+    assert title in capture.get()
+    del settings["attention_dtype"], settings["draft_dtype"]  # as in a result of an older version
+    with console.capture() as capture:
+        show(result, console)
+    assert f"{dtypes[0]}, temperature" in capture.get()
 
 
 def test_without_a_drafter_only_plain_decoding_is_measured(options: DecodeBench) -> None:

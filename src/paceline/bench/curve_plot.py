@@ -40,6 +40,8 @@ def draw(result: Result) -> Figure:
         axes.scatter(*place, s=220, facecolors="none", edgecolors="#c0392b", linewidths=1.8, label="sweet spot")
         axes.legend(frameon=False, fontsize=8, loc="best")
         tidy(axes)
+    span = 100.0 - min(99.0, *(_value(point, "agreement") for point in result["points"]))
+    left.set_ylim(100.0 - 1.15 * span, 100.0 + 0.15 * span)
     left.set_xlabel("speed-up over plain decoding in exact; numbers are block sizes")
     left.set_ylabel("tokens that exact itself chooses, %")
     left.set_title("Quality over speed: up and right is better", fontsize=10)

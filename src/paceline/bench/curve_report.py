@@ -21,7 +21,7 @@ __all__ = ["conclusions", "show_curve"]
 
 Result = Mapping[str, Any]
 
-_HEADINGS = ("block", "× plain", "ms/tok", "/round", "answers", "tokens", "nats/tok", "4-gram", "own")
+_HEADINGS = ("block", "× plain", "ms/tok", "/round", "same", "agree", "nats", "4-gram", "own")
 
 
 def show_curve(result: Result, console: Console | None = None) -> None:
@@ -29,12 +29,13 @@ def show_curve(result: Result, console: Console | None = None) -> None:
     console = console or Console()
     title = f"{measured_models(result['settings'])}, temperature {result['settings']['temperature']:g}"
     told = (
-        f"× plain: against block 1 in exact. answers: share equal to exact plain decoding; tokens: share that exact "
-        f"itself chooses; own: all are plain decoding's in their own precision. {caption(result)}"
+        f"× plain: speed against block 1 in exact. same: answers equal to exact plain decoding; agree: tokens that "
+        f"exact itself chooses; nats: log-likelihood of a token under exact; own: all answers are plain decoding's in their "
+        f"own precision. {caption(result)}"
     )
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=escape(title), caption=escape(told))
     table.caption_justify = "left"
-    table.add_column("precision", no_wrap=True)
+    table.add_column("tier", no_wrap=True)
     for heading in _HEADINGS:
         table.add_column(heading, justify="right", no_wrap=True)
     for precision, points in groupby(result["points"], lambda point: point["precision"]):
@@ -72,7 +73,7 @@ def _cells(point: Result) -> tuple[str, ...]:
         f"{point['ms_per_token']:.2f}",
         f"{point['acceptance_length']:.2f}",
         f"{point['same_answers']:.0%}",
-        f"{point['agreement']:.2%}",
+        f"{point['agreement']:.1%}",
         f"{point['log_likelihood']:.4f}",
         ("–" if grams is None else f"{grams:.2f}") + ("" if point["counts"] else " ✗"),
         "yes" if point["identical"] else "NO",

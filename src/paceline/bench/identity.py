@@ -32,7 +32,8 @@ ROWS = 128
 _TOLERANCES = {torch.float64: 1e-10, torch.float32: 1e-4}
 _HALF_STEPS = 4.0
 """Half precision: by how many units in the last place of the row's largest score two scores may differ. Measured on 16
-random layers, one row at a time against all at once: single scores move by 0.5 on average and 3.5 at most."""
+random layers, one row at a time against all at once: single scores move by 0.5 on average and 3.5 at most. The bundled
+model's move by 0.3 and 2.3 in half, by 0.1 and 1.0 in mixed."""
 
 
 @dataclass(frozen=True, slots=True)
