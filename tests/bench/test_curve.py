@@ -58,6 +58,13 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], list[Sample
     return taken
 
 
+def ms_per_token(samples: list[Sample]) -> float:
+    """Of two repeats of each prompt, one behind the other."""
+    pairs = list(zip(samples[::2], samples[1::2], strict=True))
+    seconds = sum(median(sample.total_seconds for sample in pair) for pair in pairs)
+    return 1000.0 * seconds / sum(len(first.tokens) for first, _ in pairs)
+
+
 def test_every_point_is_recomputed(options: CurveBench, clocks: dict[tuple[str, int], list[Sample]]) -> None:
     result = bench_curve(options)
     points = {(point["precision"], point["block_size"]): point for point in result["points"]}
@@ -72,6 +79,7 @@ def test_every_point_is_recomputed(options: CurveBench, clocks: dict[tuple[str, 
         measured, plain = clocks[key][1:], clocks["exact", 1][1:]  # the first is the warm-up
         ratios = [base.ms_per_token / sample.ms_per_token for base, sample in zip(plain, measured, strict=True)]
         assert point["speedup_vs_ar"] == pytest.approx(median(ratios))
+        assert point["speedup"] == pytest.approx(ms_per_token(plain) / ms_per_token(measured))
         answers = [list(sample.tokens) for sample in measured[::2]]
         judged = [
             quality_of(exact.target, prompt, sampling, 0, own=mine, other=answer)
@@ -134,25 +142,39 @@ def test_a_wrong_answer_is_found(options: CurveBench, monkeypatch: pytest.Monkey
 
 
 def point(precision: str, block_size: int, speed: float, agreement: float = 1.0) -> dict[str, Any]:
-    return {"precision": precision, "block_size": block_size, "speedup_vs_ar": speed, "agreement": agreement}
+    return {"precision": precision, "block_size": block_size, "speedup": speed, "agreement": agreement}
+
+
+def best(block_size: int, speed: float, loses_from: int | None, agreement: float = 1.0) -> dict[str, Any]:
+    figures = {"block_size": block_size, "speedup": speed, "agreement": agreement}
+    return {**figures, "loses_from": loses_from}
 
 
 def test_where_pushing_further_stops_paying() -> None:
     exact = [point("exact", 1, 1.0), point("exact", 8, 3.0), point("exact", 12, 3.5), point("exact", 16, 3.2)]
     half = [point("half", 8, 3.9, 0.995), point("half", 16, 4.4, 0.995)]
-    wild = [point("half", 8, 3.9, 0.9), point("half", 16, 4.4, 0.98)]
-    assert best_blocks([*exact, *half]) == {
-        "exact": {"block_size": 12, "speedup_vs_ar": 3.5, "agreement": 1.0, "loses_from": 16},
-        "half": {"block_size": 16, "speedup_vs_ar": 4.4, "agreement": 0.995, "loses_from": None},
-    }
-    assert sweet_spot([*exact, *half])["precision"] == "half"
-    assert sweet_spot([*exact, *wild]) == {"precision": "exact", **best_blocks(exact)["exact"]}
-    result = {"best": best_blocks([*exact, *half]), "sweet_spot": sweet_spot(exact)}
-    told = conclusions(result)
-    assert "block 12 is fastest, 3.50 times" in told[0]
-    assert "from block 16 on" in told[0]
-    assert "no larger block was measured" in told[1]
+    assert best_blocks([*exact, *half]) == {"exact": best(12, 3.5, 16), "half": best(16, 4.4, None, 0.995)}
+    assert sweet_spot([*exact, *half]) == {"precision": "half", **best(16, 4.4, None, 0.995)}
+    told = conclusions({"best": best_blocks([*exact, *half]), "sweet_spot": sweet_spot(exact)})
+    assert "block 12 is as fast as any, 3.50 times" in told[0]
+    assert "from block 16 on, blocks lose" in told[0]
+    assert "no larger block that was measured loses" in told[1]
     assert told[-1].startswith("Sweet spot: exact, block 12")
+
+
+def test_what_is_as_good_as_equal_goes_to_the_smaller_block_and_the_exacter_sum() -> None:
+    flat = [point("exact", 8, 3.35), point("exact", 10, 3.0), point("exact", 12, 3.5), point("exact", 16, 3.4)]
+    assert best_blocks(flat) == {"exact": best(8, 3.35, None)}, "a dip between fast blocks is no loss"
+    half = [point("half", 8, 3.5, 0.995), point("half", 12, 3.51, 0.995)]
+    assert sweet_spot([*flat, *half]) == {"precision": "exact", **best(8, 3.35, None)}
+    falling = [point("exact", 1, 1.0), point("exact", 4, 0.9), point("exact", 8, 0.8)]
+    assert best_blocks(falling) == {"exact": best(1, 1.0, 4)}, "all blocks lose"
+
+
+def test_speed_does_not_make_up_for_quality() -> None:
+    exact = [point("exact", 1, 1.0), point("exact", 8, 3.0)]
+    wild = [point("half", 8, 3.9, 0.9), point("half", 16, 4.4, 0.98)]
+    assert sweet_spot([*exact, *wild]) == {"precision": "exact", **best(8, 3.0, None)}
 
 
 def test_table_and_picture(options: CurveBench, tmp_path: Path) -> None:

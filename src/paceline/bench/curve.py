@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from paceline import __version__
@@ -34,10 +35,14 @@ from paceline.decode.dflash import DFlash
 from paceline.decode.target import Target
 from paceline.errors import ConfigError
 from paceline.llm import LLM
-from paceline.models.options import Precision
+from paceline.models.options import PRECISIONS, Precision
 from paceline.progress import progress
 
 __all__ = ["bench_curve", "best_blocks", "sweet_spot"]
+
+_MARGIN = 0.05
+"""A point this share slower than the fastest still counts as fast: less is not worth a larger block or a rounder sum,
+and measurements differ as much."""
 
 _LEAST_AGREEMENT = 0.99
 """A point below this is no candidate for the sweet spot: more than one token in a hundred is not the exact target's."""
@@ -58,11 +63,15 @@ class Setup(NamedTuple):
 _BASELINE = Setup("exact", 1)
 
 _CURVE_DEFINITIONS = {
+    "speedup": "over all tokens: ms_per_token of plain decoding in exact / ms_per_token of the point. Points are "
+    "ranked by it, because the medians of two points may come from different prompts",
     "speedup_vs_ar": "median over prompts and repeats of ms_per_token of plain decoding in exact / ms_per_token of the "
     "point, both of the same repeat",
     "identical": "every answer is plain decoding's in the same precision, up to certified near-ties of its rounding",
-    "best": "of each precision: the block size with the highest speed-up, and the next larger one, which is slower",
-    "sweet_spot": f"the fastest point with an agreement of at least {_LEAST_AGREEMENT}",
+    "best": f"of each precision: the smallest block within {_MARGIN:.0%} of the fastest; loses_from is the block from "
+    "which on all are slower than that, null where none is",
+    "sweet_spot": f"the first point, exact before mixed before half and then by block size, within {_MARGIN:.0%} of "
+    f"the fastest, among those with an agreement of at least {_LEAST_AGREEMENT}",
 }
 
 
@@ -107,30 +116,39 @@ def bench_curve(options: CurveBench) -> dict[str, Any]:
 
 
 def best_blocks(points: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """For each precision the block size with the highest speed-up, and the next larger one; None: it is the largest."""
+    """For each precision the smallest block that is as fast as any, and from which block on all lose; None: none does.
+
+    Args:
+        points: of each precision in the order of their block sizes.
+    """
     found = {}
     for precision in dict.fromkeys(point["precision"] for point in points):
         own = [point for point in points if point["precision"] == precision]
-        best = max(own, key=lambda point: float(point["speedup_vs_ar"]))
-        larger = [point["block_size"] for point in own if point["block_size"] > best["block_size"]]
-        found[precision] = {
-            "block_size": best["block_size"],
-            "speedup_vs_ar": best["speedup_vs_ar"],
-            "agreement": best["agreement"],
-            "loses_from": min(larger, default=None),
-        }
+        losing = takewhile(lambda pair: not pair[1], [(point, _as_fast(point, own)) for point in reversed(own)])
+        loses_from = min((point["block_size"] for point, _ in losing), default=None)
+        found[precision] = _told(next(point for point in own if _as_fast(point, own))) | {"loses_from": loses_from}
     return found
 
 
 def sweet_spot(points: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The best block of all precisions whose quality is kept; exact, the baseline, always keeps it."""
-    kept = {
-        precision: best
-        for precision, best in best_blocks(points).items()
-        if best["agreement"] >= _LEAST_AGREEMENT or precision == _BASELINE.precision
-    }
-    precision = max(kept, key=lambda each: float(kept[each]["speedup_vs_ar"]))
-    return {"precision": precision} | kept[precision]
+    """The first point, in the order of the tiers and then of block sizes, that is as fast as any of kept quality."""
+    kept = [point for point in points if point["agreement"] >= _LEAST_AGREEMENT]
+    first = min(
+        (point for point in kept if _as_fast(point, kept)),
+        key=lambda point: (PRECISIONS.index(point["precision"]), point["block_size"]),
+    )
+    loses_from = best_blocks(points)[first["precision"]]["loses_from"]
+    return {"precision": first["precision"]} | _told(first) | {"loses_from": loses_from}
+
+
+def _as_fast(point: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> bool:
+    """Within the margin of the fastest."""
+    fastest = max(other["speedup"] for other in others)
+    return float(point["speedup"]) >= (1.0 - _MARGIN) * float(fastest)
+
+
+def _told(point: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: point[name] for name in ("block_size", "speedup", "agreement")}
 
 
 def _setups(options: CurveBench) -> list[Setup]:
@@ -179,11 +197,13 @@ def _points(
 ) -> list[dict[str, Any]]:
     """A point for each setup, over the prompts of these scenarios together."""
     baseline = _joined(_BASELINE.name, outcomes).runs
+    plain_ms = figures(baseline, baseline)["ms_per_token"]
 
     def figures_of(setup: Setup) -> Iterator[dict[str, Any]]:
         outcome = _joined(setup.name, outcomes)
-        yield {"precision": setup.precision, "block_size": setup.block_size}
-        yield figures(outcome.runs, baseline)
+        found = figures(outcome.runs, baseline)
+        speedup = plain_ms / found["ms_per_token"]
+        yield {"precision": setup.precision, "block_size": setup.block_size, "speedup": speedup} | found
         yield outcome.verdict()
         yield quality_figures([each for found in judged for each in found[setup.name]])
 

@@ -22,7 +22,7 @@ _COLOURS = {"exact": "#2a7de1", "mixed": "#3a9d5d", "half": "#e07a1f"}
 
 
 def draw(result: Result) -> Figure:
-    """Two panels with a line for each precision; a ring is the sweet spot, dashes are larger blocks that lose."""
+    """Two panels with a line for each precision; a ring is the sweet spot, dashes lead to blocks that gain nothing."""
     figure = Figure(figsize=(12, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     for precision, best in result["best"].items():
@@ -30,12 +30,12 @@ def draw(result: Result) -> Figure:
             (point for point in result["points"] if point["precision"] == precision),
             key=lambda point: int(point["block_size"]),
         )
-        _line(left, points, best, "speedup_vs_ar", "agreement")
-        _line(right, points, best, "block_size", "speedup_vs_ar")
+        _line(left, points, best, "speedup", "agreement")
+        _line(right, points, best, "block_size", "speedup")
     spot = result["sweet_spot"]
     for axes, place in (
-        (left, (spot["speedup_vs_ar"], 100.0 * spot["agreement"])),
-        (right, (spot["block_size"], spot["speedup_vs_ar"])),
+        (left, (spot["speedup"], 100.0 * spot["agreement"])),
+        (right, (spot["block_size"], spot["speedup"])),
     ):
         axes.scatter(*place, s=220, facecolors="none", edgecolors="#c0392b", linewidths=1.8, label="sweet spot")
         axes.legend(frameon=False, fontsize=8, loc="best")
@@ -60,7 +60,7 @@ def _line(axes: Axes, points: Sequence[Result], best: Result, x: str, y: str) ->
     places = [(_value(point, x), _value(point, y)) for point in points]
     for part, style, label in ((places[: turn + 1], "-", precision), (places[turn:], "--", None)):
         axes.plot(*zip(*part, strict=True), style, color=colour, marker="o", markersize=4, label=label)
-    if x == "speedup_vs_ar":
+    if x == "speedup":
         for point, place in zip(points, places, strict=True):
             axes.annotate(str(point["block_size"]), place, (0, 5), textcoords="offset points", fontsize=7, color=colour)
 

@@ -21,7 +21,7 @@ __all__ = ["conclusions", "show_curve"]
 
 Result = Mapping[str, Any]
 
-_HEADINGS = ("block", "× plain", "ms/tok", "/round", "same", "agree", "nats", "4-gram", "own")
+_HEADINGS = ("block", "all", "median", "ms", "/round", "same", "agree", "nats", "4-gram", "own")
 
 
 def show_curve(result: Result, console: Console | None = None) -> None:
@@ -29,9 +29,10 @@ def show_curve(result: Result, console: Console | None = None) -> None:
     console = console or Console()
     title = f"{measured_models(result['settings'])}, temperature {result['settings']['temperature']:g}"
     told = (
-        f"× plain: speed against block 1 in exact. same: answers equal to exact plain decoding; agree: tokens that "
-        f"exact itself chooses; nats: log-likelihood of a token under exact; own: all answers are plain decoding's in their "
-        f"own precision. {caption(result)}"
+        "all, median: speed against block 1 in exact, over all tokens and of the median prompt; ms: per token; same: "
+        "answers equal to exact plain decoding; agree: tokens that exact itself chooses; "
+        "nats: log-likelihood of a token under exact; own: all answers are plain decoding's in "
+        f"their own precision. {caption(result)}"
     )
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=escape(title), caption=escape(told))
     table.caption_justify = "left"
@@ -50,7 +51,7 @@ def show_curve(result: Result, console: Console | None = None) -> None:
 
 
 def conclusions(result: Result) -> list[str]:
-    """The best block of each precision and where larger ones lose, and the sweet spot of all."""
+    """The best block of each precision and where larger ones lose, and the sweet spot (`bench.curve` defines both)."""
     lines = [f"{precision}: {_told(best)}" for precision, best in result["best"].items()]
     spot = result["sweet_spot"]
     return [*lines, f"Sweet spot: {spot['precision']}, {_told(spot)}"]
@@ -59,9 +60,9 @@ def conclusions(result: Result) -> list[str]:
 def _told(best: Result) -> str:
     beyond = best["loses_from"]
     return (
-        f"block {best['block_size']} is fastest, {best['speedup_vs_ar']:.2f} times plain decoding in exact, with "
-        f"{best['agreement']:.1%} of its tokens exact's own; "
-        + ("no larger block was measured." if beyond is None else f"from block {beyond} on, larger ones lose.")
+        f"block {best['block_size']} is as fast as any, {best['speedup']:.2f} times plain decoding in exact, "
+        f"with {best['agreement']:.1%} of its tokens exact's own; "
+        + ("no larger block that was measured loses." if beyond is None else f"from block {beyond} on, blocks lose.")
     )
 
 
@@ -69,6 +70,7 @@ def _cells(point: Result) -> tuple[str, ...]:
     grams = point["distinct_4gram_share"]
     return (
         str(point["block_size"]),
+        f"{point['speedup']:.2f}",
         f"{point['speedup_vs_ar']:.2f}",
         f"{point['ms_per_token']:.2f}",
         f"{point['acceptance_length']:.2f}",
