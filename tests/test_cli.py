@@ -15,8 +15,8 @@ import pytest
 from talking import DRAFT, TARGET, Run, run, talking_pair
 
 from paceline import LLM, Sampling
-from paceline.bench.options import DecodeBench
-from paceline.cli.bench import decode
+from paceline.bench.options import CurveBench, DecodeBench
+from paceline.cli.bench import curve, decode
 from paceline.cli.blocks import Blocks, Part, plain_marks, styled
 from paceline.cli.output import printable
 from paceline.request import Chunk, Round
@@ -60,7 +60,11 @@ def test_help_names_every_command(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["generate", "chat", "demo", "zoo list", "zoo corpus", "train target", "train drafter", "bench decode"]
+    "command",
+    [
+        *("generate", "chat", "demo", "zoo list", "zoo corpus"),
+        *("train target", "train drafter", "bench decode", "bench curve"),
+    ],
 )
 def test_every_command_explains_itself(run: Run, command: str) -> None:
     told = run(*command.split(), "--help")
@@ -316,6 +320,59 @@ def test_peers_are_repeated_or_listed(run: Run, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_bench_flags_are_the_fields_of_its_settings() -> None:
-    flags = set(signature(decode).parameters) - {"json", "plot"}
-    renamed = {"scenarios": "scenario", "block_sizes": "block_size", "peers": "peer"}
-    assert flags == {renamed.get(field.name, field.name) for field in fields(DecodeBench)}
+    for command, config in ((decode, DecodeBench), (curve, CurveBench)):
+        flags = set(signature(command).parameters) - {"json", "plot", "config"}
+        assert flags == {field.name for field in fields(config)}
+
+
+def test_bench_decode_is_configured_by_a_file(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[DecodeBench] = []
+    monkeypatch.setattr("paceline.bench.run.bench_decode", lambda options: asked.append(options) or {"scenarios": {}})
+    monkeypatch.setattr("paceline.bench.report.show", lambda _: None)
+    (tmp_path / "run.yaml").write_text("precision: half\nblock_sizes: [4, 8]\nmodel: some/folder\nquick: true\n")
+    assert run("bench", "decode", "--config", tmp_path / "run.yaml", "--repeats", 1).code == 0
+    assert asked == [DecodeBench(model="some/folder", precision="half", block_sizes=(4, 8), quick=True, repeats=1)]
+    (tmp_path / "run.yaml").write_text("precision: int3\n")
+    told = run("bench", "decode", "--config", tmp_path / "run.yaml")
+    assert told.code == 2
+    assert "'exact' or 'mixed' or 'half'" in told.err
+
+
+def test_bench_curve_measures_and_writes(run: Run, talking: Any, tmp_path: Path) -> None:
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"scenario": "own", "prompt": "hello"}) + "\n")
+    shape = ("--prompts", tmp_path / "prompts.jsonl", "--max-tokens", 8, "--repeats", 1)
+    points = ("--block-size", 1, "--block-size", 4, "--precision", "exact", "--precision", "mixed")
+    told = run("bench", "curve", *talking, *shape, *points, "--json", tmp_path / "out.json")
+    assert told.code == 0, told.err
+    result = json.loads((tmp_path / "out.json").read_text())
+    found = [(each["precision"], each["block_size"]) for each in result["points"]]
+    assert found == [("exact", 1), ("exact", 4), ("mixed", 1), ("mixed", 4)]
+    assert "Sweet spot: " in told.out
+
+
+def test_bench_curve_ends_with_1_where_an_answer_is_not_its_own(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("paceline.bench.curve.bench_curve", lambda _: {"points": [{"identical": False}]})
+    monkeypatch.setattr("paceline.bench.curve_report.show_curve", lambda _: None)
+    assert run("bench", "curve").code == 1
+
+
+# precision
+
+
+@pytest.mark.parametrize("command", [("generate", "x"), ("chat",), ("demo",), ("bench", "decode"), ("bench", "curve")])
+def test_an_unknown_precision_is_refused_with_the_list(run: Run, command: tuple[str, ...]) -> None:
+    told = run(*command, "--precision", "int3")
+    assert told.code == 2
+    assert "precision is 'int3'. There are: exact, mixed, half." in told.err
+
+
+@pytest.mark.parametrize("precision", ["exact", "mixed", "half"])
+def test_generate_answers_in_every_precision(run: Run, talking: Any, precision: str) -> None:
+    told = run("generate", "hello", *talking, "--precision", precision, "--max-tokens", 8, "--json")
+    assert told.code == 0, told.err
+    assert len(json.loads(told.out)["token_ids"]) == 8
+
+
+def test_generate_is_configured_by_a_file(run: Run, talking: Any, expected: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(f"model: {talking[1]}\ndrafter: {talking[3]}\nmax_tokens: 20\nstop: [no such]\n")
+    assert run("generate", "hello", "--config", tmp_path / "run.yaml").out == expected + "\n"

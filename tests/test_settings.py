@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.settings import Field, Setting, assemble, fields_of, read_settings
+from paceline.settings import Field, Setting, assemble, check_ranges, fields_of, read_settings
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,8 @@ class Outer:
     fast: Annotated[bool, Setting("A switch.")] = False
     count: Annotated[int | None, Setting("A count.", least=1)] = None
     name: Annotated[str, Setting("A name.")] = "x"
+    sizes: Annotated[tuple[int, ...], Setting("Sizes.", least=1, most=9, flags=("--size",))] = (1, 2)
+    stops: Annotated[list[str] | None, Setting("Texts.")] = None
 
 
 def read(path: Path, text: str) -> dict[str, Any]:
@@ -35,7 +37,7 @@ def read(path: Path, text: str) -> dict[str, Any]:
 
 def test_fields_of_inner_configurations_stand_among_the_others() -> None:
     names = [field.name for field in fields_of(Outer)]
-    assert names == ["folder", "rate", "kind", "pair", "fast", "count", "name"]
+    assert names == ["folder", "rate", "kind", "pair", "fast", "count", "name", "sizes", "stops"]
     assert fields_of(Outer)[0] == Field("folder", Path, Setting("A folder."), MISSING)
     assert fields_of(Outer)[1] == Field("rate", float, Setting("A rate.", 0, 1), 0.5)
 
@@ -47,9 +49,20 @@ def test_configurations_are_assembled_by_name() -> None:
 
 def test_all_kinds_of_values(tmp_path: Path) -> None:
     text = "folder: a/b\nrate: 1\nkind: hard\npair: [3, 4]\nfast: true\ncount: null\nname: y  # why\n"
-    values = {"folder": "a/b", "rate": 1, "kind": "hard", "pair": [3, 4], "fast": True, "count": None, "name": "y"}
+    text += "sizes: [3, 4, 5]\nstops: [a]\n"
+    values: dict[str, Any] = {
+        "folder": "a/b",
+        "rate": 1,
+        "kind": "hard",
+        "pair": [3, 4],
+        "fast": True,
+        "count": None,
+        "name": "y",
+    }
+    values |= {"sizes": [3, 4, 5], "stops": ["a"]}
     assert read(tmp_path, text) == values
     assert read(tmp_path, "") == {}
+    assert read(tmp_path, "sizes: []") == {"sizes": []}
 
 
 @pytest.mark.parametrize(
@@ -79,11 +92,15 @@ def test_numbers_as_people_write_them(text: str, number: float, tmp_path: Path) 
         ("pair: [3, x]", "pair is [3, 'x']", "a list of 2"),
         ("folder: 3", "folder is 3", "a path"),
         ("folder: null", "folder is None", "a path"),
+        ("sizes: 3", "sizes is 3", "a list, each an integer of at least 1 and of at most 9"),
+        ("sizes: [3, x]", "sizes is [3, 'x']", "a list, each an integer"),
+        ("sizes: [3, 10]", "sizes is [3, 10]", "of at most 9"),
+        ("stops: a", "stops is 'a'", "a list, each text or null"),
         ("name: [a]", "name is ['a']", "text"),
         (
             "ratio: 3",
             "sets 'ratio' to 3",
-            "Did you mean rate? Allowed are: folder, rate, kind, pair, fast, count, name.",
+            "Did you mean rate? Allowed are: folder, rate, kind, pair, fast, count, name, sizes, stops.",
         ),
         ("inner: {rate: 1}", "sets 'inner' to {'rate': 1}", "Allowed are: folder, rate"),
         ("3: 3", "sets 3 to 3", "Allowed are"),
@@ -97,6 +114,17 @@ def test_what_cannot_be_used_is_told_with_key_value_and_what_is_allowed(
     assert message in told.value.message
     assert "run.yaml" in told.value.message
     assert allowed in told.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [({"count": 0}, "count is 0"), ({"sizes": (3, 10)}, r"sizes is \(3, 10\)")],
+)
+def test_ranges_hold_for_configurations_made_in_python_too(values: dict[str, Any], message: str) -> None:
+    given = {"folder": Path("a"), "inner": Inner(), **values}
+    check_ranges(Outer(Path("a"), Inner()))
+    with pytest.raises(ConfigError, match=message):
+        check_ranges(Outer(**given))
 
 
 @pytest.mark.parametrize("text", ["- a", "a", "a: [", "a: !!python/object:os.system x"])

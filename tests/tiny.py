@@ -107,8 +107,8 @@ def edit_config(folder: Path, **changes: Any) -> None:
 
 def tiny_cache(model: Transformer, capacity: int = 8) -> SequenceCache:
     """An empty cache for one sequence of `model`."""
-    spec, weight = model.spec, model.embed.weight
-    return SequenceCache(spec.num_layers, spec.num_kv_heads, spec.head_dim, capacity, weight.dtype, weight.device)
+    spec, device = model.spec, model.embed.weight.device
+    return SequenceCache(spec.num_layers, spec.num_kv_heads, spec.head_dim, capacity, model.dtype, device)
 
 
 def run_flat(

@@ -26,6 +26,8 @@ from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
 from paceline.models.drafter import Drafter
 from paceline.models.load import check_same_tokens, load_drafter, load_transformer, resolve, shared_vocabulary
+from paceline.models.options import Precision
+from paceline.models.precision import dtypes_of
 from paceline.models.safetensors_file import read_json
 from paceline.models.transformer import Transformer
 from paceline.request import Chunk, Completion, Message, Prompt, Sampling
@@ -35,7 +37,6 @@ from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET, bundled_folder
 __all__ = ["LLM"]
 
 Method = Literal["auto", "ar", "dflash"]
-Precision = Literal["exact", "half"]
 
 
 class LLM:
@@ -46,8 +47,10 @@ class LLM:
         drafter: the same for a DFlash drafter of `model`; None takes the bundled model's own drafter, if that is it.
         method: "dflash" needs a drafter, "ar" decodes plainly, "auto" is dflash where there is a drafter.
         device: "auto" is CUDA where there is one, else the CPU.
-        precision: "exact" computes in float32 (DFlash and plain decoding give the same text, except after a
-            certified near-tie); "half" in bfloat16 (the same up to rounding of close calls).
+        precision: "exact" computes in float32: DFlash and plain decoding give the same text, except after a
+            certified near-tie. "mixed" has products and drafter in bfloat16, the target's attention and norms in
+            float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
+            rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
         block_size: rows of a block, the anchor included, 1 … 64; None is the drafter's own.
         candidate_num: candidate blocks per round; 1 is a chain.
         max_batch: answers decoded together.
@@ -75,11 +78,12 @@ class LLM:
             drafter = BUNDLED_DRAFTER
         wanted = _wanted_drafter(method, drafter)
         drafts = None if wanted is None else resolve(wanted)
-        place, dtype = _device(device), _dtype(precision)
+        place = _device(device)
+        dtypes = dtypes_of(precision, read_json(folder / "config.json"), place)
         self.max_batch = max_batch
         self.tokenizer = load_tokenizer(folder)
-        self.model = load_transformer(folder, dtype, place)
-        self.drafter = None if drafts is None else load_drafter(drafts, self.model, dtype, place)
+        self.model = load_transformer(folder, dtypes.products, place, attention_dtype=dtypes.attention)
+        self.drafter = None if drafts is None else load_drafter(drafts, self.model, dtypes.draft, place)
         self.end_token_ids = _end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
         usable = _usable_tokens(self.model, self.drafter, self.tokenizer, drafts)
         self.target = Target(self.model, usable, () if self.drafter is None else self.drafter.spec.target_layer_ids)
@@ -176,13 +180,6 @@ def _device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device {name!r} cannot be used: {error}", remedy='Use "cpu" or "auto".') from error
     return device
-
-
-def _dtype(precision: str) -> torch.dtype:
-    try:
-        return {"exact": torch.float32, "half": torch.bfloat16}[precision]
-    except KeyError:
-        raise ConfigError(f"precision is {precision!r}.", remedy='Use "exact" or "half".') from None
 
 
 def _wanted_drafter(method: str, drafter: str | Path | None) -> str | Path | None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_
 
 from paceline.errors import ConfigError
 
-__all__ = ["Field", "Setting", "assemble", "fields_of", "read_settings"]
+__all__ = ["Field", "Setting", "assemble", "check_ranges", "fields_of", "read_settings"]
 
 Config = TypeVar("Config")
 
@@ -26,11 +26,15 @@ _WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "tex
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """What a user is told of a field, and the range of its values."""
+    """What a user is told of a field, and the range of its values (of each of them, where it holds many).
+
+    `flags` are its names on the command line where these are not the field's own: `("--block-size",)` of block_sizes.
+    """
 
     help: str
     least: float | None = None
     most: float | None = None
+    flags: tuple[str, ...] = ()
 
 
 class Field(NamedTuple):
@@ -66,6 +70,19 @@ def assemble(config: type[Config], values: Mapping[str, Any]) -> Config:
         elif field.name in values:
             given[field.name] = values[field.name]
     return config(**given)
+
+
+def check_ranges(config: object) -> None:
+    """Refuse a configuration with a number outside the range of its setting. One inside it checks its own.
+
+    Raises:
+        ConfigError: names the setting, its value and what is allowed.
+    """
+    for field in fields_of(type(config)):
+        value = getattr(config, field.name, None)
+        if not _in_range(value, field.setting):
+            remedy = f"It must be {_described(field)}."
+            raise ConfigError(f"{field.name} is {value!r:.80}.", remedy=remedy, param=field.name)
 
 
 def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
@@ -111,9 +128,11 @@ def _mapping(path: Path) -> dict[Any, Any]:
 def _fits(value: object, kind: Any) -> bool:
     if get_origin(kind) is Literal:
         return value in get_args(kind)
-    if get_origin(kind) is tuple:
-        kinds = get_args(kind)
-        return isinstance(value, list) and len(value) == len(kinds) and all(map(_fits, value, kinds))
+    if get_origin(kind) in (tuple, list):
+        if not isinstance(value, list):
+            return False
+        kinds = _kinds_of(kind, len(value))
+        return len(value) == len(kinds) and all(map(_fits, value, kinds))
     if get_args(kind):  # a union
         return any(_fits(value, each) for each in get_args(kind))
     if kind is float:
@@ -121,7 +140,15 @@ def _fits(value: object, kind: Any) -> bool:
     return type(value) is (str if kind is Path else kind)  # True is no integer
 
 
+def _kinds_of(kind: Any, length: int) -> tuple[Any, ...]:
+    """The kinds of the elements of a tuple or a list; one of any length takes `length` of its kind."""
+    kinds = get_args(kind)
+    return kinds if get_origin(kind) is tuple and kinds[-1] is not Ellipsis else kinds[:1] * length
+
+
 def _in_range(value: object, setting: Setting) -> bool:
+    if isinstance(value, list | tuple):
+        return all(_in_range(each, setting) for each in value)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return True
     return (setting.least is None or value >= setting.least) and (setting.most is None or value <= setting.most)
@@ -136,6 +163,8 @@ def _described(field: Field) -> str:
 def _kind_described(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " or ".join(map(repr, get_args(kind)))
+    if get_origin(kind) in (tuple, list) and len(_kinds_of(kind, 0)) == 0:
+        return f"a list, each {_kind_described(get_args(kind)[0])}"
     if get_origin(kind) is tuple:
         return f"a list of {len(get_args(kind))}: " + ", ".join(map(_kind_described, get_args(kind)))
     if get_args(kind):

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
+from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer, write_checkpoint
 
 from paceline.bench.identity import Verdict, certify, compare, ends_rightly, tolerance
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
-from paceline.models.transformer import Transformer, prepare
+from paceline.models.load import load_transformer
+from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 
 PROMPT = (3, 14, 15, 9, 26)
@@ -170,9 +172,10 @@ def edge_target() -> Target:
     return Target(transformer, 3)
 
 
-def test_half_precision_allows_its_rounding_and_no_more() -> None:
-    target = Target(model(torch.bfloat16), 64)
-    prepare(target.model)
+@pytest.mark.parametrize("attention", [torch.bfloat16, torch.float32], ids=["half", "mixed"])
+def test_half_precision_allows_its_rounding_and_no_more(attention: torch.dtype, tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, model(torch.bfloat16))
+    target = Target(load_transformer(folder, torch.bfloat16, attention_dtype=attention), 64)
     sampling = Sampling(max_tokens=60)
     tokens = plain(target, sampling)
     assert certify(target, PROMPT, sampling, 7, tokens).identical

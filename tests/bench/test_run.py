@@ -144,7 +144,7 @@ def test_greedy_drafts_have_no_law(options: DecodeBench) -> None:
 
 def test_every_prompt_has_a_seed_of_its_own(options: DecodeBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first has that of the options; all in all those of the answers of one request."""
-    honest, seeds = bench_run._decode_with, dict[str, int]()
+    honest, seeds = bench_run.decode_with, dict[str, int]()
 
     def watching(*given: Any) -> Any:
         decode = honest(*given)
@@ -155,7 +155,7 @@ def test_every_prompt_has_a_seed_of_its_own(options: DecodeBench, monkeypatch: p
 
         return watched
 
-    monkeypatch.setattr(bench_run, "_decode_with", watching)
+    monkeypatch.setattr(bench_run, "decode_with", watching)
     bench_decode(replace(options, temperature=1.0, seed=5, repeats=2))
     assert list(seeds.values()) == [derive_seed(5, index) for index in range(4)]
 
@@ -172,7 +172,32 @@ def test_time_outside_the_models_is_what_their_passes_leave(options: DecodeBench
 def test_half_precision(options: DecodeBench) -> None:
     result = bench_decode(replace(options, precision="half", repeats=1))
     assert result["settings"]["dtype"] == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtypes", "title"),
+    [
+        ("exact", ("float32", "float32", "float32"), "float32,"),
+        ("mixed", ("bfloat16", "float32", "bfloat16"), "bfloat16 (attention and norms float32),"),
+        ("half", ("bfloat16", "bfloat16", "bfloat16"), "bfloat16,"),
+    ],
+)
+def test_the_precision_in_effect_is_told(
+    options: DecodeBench, precision: Any, dtypes: tuple[str, ...], title: str
+) -> None:
+    result = bench_decode(replace(options, precision=precision, repeats=1))
+    settings = result["settings"]
+    assert settings["precision"] == precision
+    assert tuple(settings[name] for name in ("dtype", "attention_dtype", "draft_dtype")) == dtypes
     assert all(figures["identical"] for methods in result["scenarios"].values() for figures in methods.values())
+    console = Console(width=200)
+    with console.capture() as capture:
+        show(result, console)
+    assert title in capture.get()
+    del settings["attention_dtype"], settings["draft_dtype"]  # as in a result of an older version
+    with console.capture() as capture:
+        show(result, console)
+    assert f"{dtypes[0]}, temperature" in capture.get()
 
 
 def test_without_a_drafter_only_plain_decoding_is_measured(options: DecodeBench) -> None:
@@ -183,7 +208,7 @@ def test_without_a_drafter_only_plain_decoding_is_measured(options: DecodeBench)
 
 @pytest.mark.parametrize("fault", ["token", "short"])
 def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    honest = bench_run._decode_with
+    honest = bench_run.decode_with
 
     def lying(decoder: Any, *rest: Any) -> Any:
         decode = honest(decoder, *rest)
@@ -197,7 +222,7 @@ def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: py
 
         return wrong
 
-    monkeypatch.setattr(bench_run, "_decode_with", lying)
+    monkeypatch.setattr(bench_run, "decode_with", lying)
     result = bench_decode(replace(options, repeats=1))
     for scenario, methods in result["scenarios"].items():
         assert methods["ar"]["identical"]

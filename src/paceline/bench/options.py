@@ -1,4 +1,4 @@
-"""What the decoding benchmark is asked to do.
+"""What the benchmarks are asked to do.
 
 Plain settings, without torch, so that the command line can show them quickly. Knows nothing of how they are used.
 """
@@ -6,13 +6,34 @@ Plain settings, without torch, so that the command line can show them quickly. K
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any
 
 from paceline.errors import ConfigError
+from paceline.models.options import (
+    PRECISIONS,
+    PROMISES,
+    Device,
+    Drafter,
+    Model,
+    Precision,
+    PrecisionSetting,
+    Threads,
+    check_precision,
+)
+from paceline.settings import Setting, check_ranges
 
-__all__ = ["PEERS", "SAMPLING_PEERS", "DecodeBench", "measured_models"]
+__all__ = [
+    "PEERS",
+    "SAMPLING_PEERS",
+    "CurveBench",
+    "DecodeBench",
+    "Workload",
+    "as_plain_data",
+    "measured_models",
+    "told_dtypes",
+]
 
 PEERS = (
     "transformers",
@@ -34,65 +55,62 @@ _QUICK_PROMPTS, _QUICK_TOKENS, _QUICK_REPEATS = 3, 48, 2
 
 
 @dataclass(frozen=True, slots=True)
-class DecodeBench:
-    """Settings of `paceline bench decode`.
+class Workload:
+    """What is decoded, and how often. The benchmarks inherit it, so that each is asked for in one flat call.
 
-    Attributes:
-        model, drafter: folder, hub id or bundled name, as for `LLM`; None is the bundled pair. A model without a
-            drafter is measured with plain decoding only.
-        precision: "exact" (float32) or "half" (bfloat16), as for `LLM`.
-        device: as for `LLM`.
-        prompts: JSON lines of your own (see `bench.scenarios`); None takes the held-out prompts of the package.
-        scenarios: names to run; empty runs all.
-        prompts_per_scenario: the first so many of each; None takes all.
-        quick: few prompts, short answers, two repeats: a smoke test, not a figure.
-        repeats: paired measurements of each prompt.
-        max_tokens: longest answer.
-        temperature: of every request.
-        seed: of the first prompt; the others have seeds derived from it, as further answers of one request have.
-        block_sizes: DFlash blocks, anchors included; empty is the drafter's own. Several make a method each:
-            "dflash-8", …
-        inflate: measure models that are so many times as wide and compute the same function (`models.inflate`).
-        peers: programs to measure in the same run, of `PEERS`; above temperature 0 only `SAMPLING_PEERS`.
-        assistant: a smaller model of the same tokens, which drafts for the peer "transformers-assisted".
-        threads: torch's threads, and a peer's; None leaves them.
+    A prompt file is described in `bench.scenarios`, an inflated model in `models.inflate`.
 
     Raises:
         ConfigError: a value that cannot be used; names it.
     """
 
-    model: str | Path | None = None
-    drafter: str | Path | None = None
-    precision: Literal["exact", "half"] = "exact"
-    device: str = "auto"
-    prompts: Path | None = None
-    scenarios: tuple[str, ...] = ()
-    prompts_per_scenario: int | None = None
-    quick: bool = False
-    repeats: int = 3
-    max_tokens: int = 128
-    temperature: float = 0.0
-    seed: int = 0
-    block_sizes: tuple[int, ...] = ()
-    inflate: int = 1
-    peers: tuple[str, ...] = ()
-    assistant: str | Path | None = None
-    threads: int | None = None
+    model: Model = None
+    drafter: Drafter = None
+    prompts: Annotated[Path | None, Setting("JSON lines of your own prompts.")] = None
+    scenarios: Annotated[tuple[str, ...], Setting("May be repeated; all if left out.", flags=("--scenario",))] = ()
+    prompts_per_scenario: Annotated[int | None, Setting("The first so many; all if left out.", least=1)] = None
+    quick: Annotated[bool, Setting("A smoke test: few prompts, short answers.")] = False
+    repeats: Annotated[int, Setting("Paired measurements of each prompt.", least=1)] = 3
+    max_tokens: Annotated[int, Setting("Longest answer.", least=1)] = 128
+    temperature: Annotated[float, Setting("Of every request.")] = 0.0
+    seed: Annotated[int, Setting("Of the first prompt; the others have seeds derived from it.")] = 0
+    inflate: Annotated[int, Setting("So many times as wide, computing the same function.", least=1, most=16)] = 1
+    device: Device = "auto"
+    threads: Threads = None
 
     def __post_init__(self) -> None:
+        check_ranges(self)
         if self.quick:
             object.__setattr__(self, "prompts_per_scenario", min(self.prompts_per_scenario or 64, _QUICK_PROMPTS))
             object.__setattr__(self, "max_tokens", min(self.max_tokens, _QUICK_TOKENS))
             object.__setattr__(self, "repeats", min(self.repeats, _QUICK_REPEATS))
-        for name in ("repeats", "max_tokens", "prompts_per_scenario", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{name} is {value!r}.", remedy="It must be at least 1.", param=name)
-        for size in self.block_sizes:
-            if not 1 <= size <= 64:
-                raise ConfigError(f"block_size is {size!r}.", remedy="It must be in [1, 64].", param="block_size")
-        if not 1 <= self.inflate <= 16:
-            raise ConfigError(f"inflate is {self.inflate!r}.", remedy="It must be in [1, 16].", param="inflate")
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeBench(Workload):
+    """Settings of `paceline bench decode`. A model without a drafter is measured with plain decoding only.
+
+    Raises:
+        ConfigError: a value that cannot be used; names it.
+    """
+
+    precision: PrecisionSetting = "exact"
+    block_sizes: Annotated[
+        tuple[int, ...],
+        Setting("May be repeated: a method for each.", least=1, most=64, flags=("--block-size",)),
+    ] = ()
+    peers: Annotated[
+        tuple[str, ...],
+        Setting(f"Also measure these programs, a,b: {', '.join(PEERS)}.", flags=("--peer", "--peers")),
+    ] = ()
+    assistant: Annotated[
+        str | Path | None, Setting("The small model of transformers-assisted: a folder or a hub id.")
+    ] = None
+
+    def __post_init__(self) -> None:
+        Workload.__post_init__(self)  # super() knows the class that `slots` has replaced
+        check_precision(self.precision)
+        object.__setattr__(self, "peers", tuple(name for names in self.peers for name in names.split(",") if name))
         self._check_peers()
 
     def _check_peers(self) -> None:
@@ -105,6 +123,49 @@ class DecodeBench:
         if self.temperature > 0.0 and set(self.peers) - set(SAMPLING_PEERS):
             remedy = f"Above 0 peers draw other random numbers than we do; measured there: {', '.join(SAMPLING_PEERS)}."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")
+        if self.peers and self.precision == "mixed":
+            remedy = "Peers compute in one precision: compare them in exact or half."
+            raise ConfigError(f"precision is {self.precision!r}.", remedy=remedy, param="precision")
+
+
+@dataclass(frozen=True, slots=True)
+class CurveBench(Workload):
+    """Settings of `paceline bench curve`: a point for every block size in every precision.
+
+    Raises:
+        ConfigError: a value that cannot be used; names it.
+    """
+
+    precisions: Annotated[
+        tuple[Precision, ...], Setting(f"May be repeated: a line for each. {PROMISES}", flags=("--precision",))
+    ] = PRECISIONS
+    block_sizes: Annotated[
+        tuple[int, ...],
+        Setting("May be repeated: a point for each; 1 is plain decoding.", least=1, most=64, flags=("--block-size",)),
+    ] = (1, 4, 6, 8, 10, 12, 16)
+
+    def __post_init__(self) -> None:
+        Workload.__post_init__(self)
+        for name in ("precisions", "block_sizes"):
+            if not getattr(self, name):
+                raise ConfigError(f"{name} is empty.", remedy="Name at least one.", param=name)
+        for precision in self.precisions:
+            check_precision(precision)
+
+
+def as_plain_data(options: Workload) -> dict[str, Any]:
+    """The settings, ready for JSON."""
+
+    def plain(value: Any) -> Any:
+        return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+
+    return {name: plain(value) for name, value in asdict(options).items()}
+
+
+def told_dtypes(settings: Mapping[str, Any]) -> str:
+    """The precisions of a result, from its settings, for a title; older results know one only."""
+    products, attention = settings["dtype"], settings.get("attention_dtype", settings["dtype"])
+    return products if attention == products else f"{products} (attention and norms {attention})"
 
 
 def measured_models(settings: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""The picture of a benchmark: time per token of every method, and how many tokens its rounds gave.
+"""The picture of `paceline bench decode`: time per token of every method, and how many tokens its rounds gave.
 
 Needs matplotlib. Knows only the plain data of a result.
 """
@@ -12,9 +12,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paceline.bench.figures import all_identical
-from paceline.bench.options import measured_models
+from paceline.bench.options import measured_models, told_dtypes
 
-__all__ = ["draw"]
+__all__ = ["draw", "tidy"]
 
 Result = Mapping[str, Any]
 
@@ -62,7 +62,7 @@ def _times(axes: Axes, scenarios: Result, methods: Sequence[str], colours: Mappi
     axes.set_ylabel("ms per token, prompt pass included")
     axes.set_ylim(0, 1.35 * highest)  # room for labels and the legend
     axes.set_title("Time per token (lower is better)", fontsize=10)
-    _tidy(axes)
+    tidy(axes)
     axes.legend(frameon=False, fontsize=8, loc="upper center", ncols=len(methods))
 
 
@@ -97,7 +97,7 @@ def _rounds(axes: Axes, scenarios: Result, methods: Sequence[str], colours: Mapp
     axes.set_xlabel("tokens committed in one round, bonus token included")
     axes.set_ylabel("share of rounds")
     axes.set_title("Tokens per round, all scenarios", fontsize=10)
-    _tidy(axes)
+    tidy(axes)
     if methods:
         axes.legend(frameon=False, fontsize=8, loc="upper right")
 
@@ -110,7 +110,8 @@ def _tokens_per_round(scenarios: Result, method: str) -> dict[int, int]:
     return found
 
 
-def _tidy(axes: Axes) -> None:
+def tidy(axes: Axes) -> None:
+    """Horizontal lines behind the data, no box around it."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.yaxis.grid(visible=True, alpha=0.3)
     axes.set_axisbelow(True)
@@ -119,6 +120,6 @@ def _tidy(axes: Axes) -> None:
 def _title(result: Result) -> str:
     settings, machine = result["settings"], result["machine"]
     return (
-        f"{measured_models(settings)} · {settings['dtype']} · {machine['cores']} cores ({machine['cpu']}) · "
+        f"{measured_models(settings)} · {told_dtypes(settings)} · {machine['cores']} cores ({machine['cpu']}) · "
         f"identical output: {'yes' if all_identical(result['scenarios']) else 'NO'}"
     )

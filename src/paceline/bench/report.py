@@ -1,6 +1,7 @@
 """Shows and keeps the result of a benchmark: a table on the terminal, a JSON file, a picture.
 
-Reads only the plain data that `bench_decode` returns, so older files can be shown again. Measures nothing.
+Reads only the plain data that `bench_decode` returns, so older files can be shown again; the table of a curve is made
+in `curve_report`. Measures nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from paceline.bench.options import measured_models
+from paceline.bench.options import measured_models, told_dtypes
 from paceline.errors import ConfigError
 from paceline.files import write_atomically
 
-__all__ = ["check_plot", "save_json", "save_plot", "show"]
+__all__ = ["caption", "check_plot", "company_notes", "save_json", "save_plot", "show"]
 
 Result = Mapping[str, Any]
 
@@ -31,7 +32,7 @@ _UNLIKELY_Z = 3.0
 def show(result: Result, console: Console | None = None) -> None:
     """Print the table, and below it what a reader must know to trust it."""
     console = console or Console()
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=escape(_title(result)), caption=escape(_caption(result)))
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title=escape(_title(result)), caption=escape(caption(result)))
     table.caption_justify = "left"
     table.add_column("scenario", no_wrap=True)
     table.add_column("method", overflow="fold")  # on a narrow terminal names break, never numbers
@@ -64,8 +65,10 @@ def save_plot(result: Result, path: Path) -> None:
         ConfigError: as `check_plot`, or the file cannot be written.
     """
     check_plot(path)
-    from paceline.bench.plot import draw
-
+    if result["bench"] == "curve":
+        from paceline.bench.curve_plot import draw
+    else:
+        from paceline.bench.plot import draw
     figure = draw(result)
     _replace(path, lambda draft: figure.savefig(draft, format=_ending(path), dpi=150))
 
@@ -89,10 +92,11 @@ def _ending(path: Path) -> str:
 
 def _title(result: Result) -> str:
     settings = result["settings"]
-    return f"{measured_models(settings)}, {settings['dtype']}, temperature {settings['temperature']:g}"
+    return f"{measured_models(settings)}, {told_dtypes(settings)}, temperature {settings['temperature']:g}"
 
 
-def _caption(result: Result) -> str:
+def caption(result: Result) -> str:
+    """On what was measured, and what else ran."""
     machine, others, settings = result["machine"], result["what_else_ran"], result["settings"]
     busy = others["busy_cores_elsewhere"]
     return (
@@ -158,10 +162,15 @@ def _notes(result: Result) -> list[str]:
                 promised = figures.get("lossless", True)
                 what = "NOT IDENTICAL" if promised else "Not identical, nor promised (other weights or rounding)"
                 notes.append(f"{what}: {scenario}, {method}: {where}.")
+    return [*notes, *company_notes(result)]
+
+
+def company_notes(result: Result) -> list[str]:
+    """A note where other programs disturbed the measurement."""
     busy = result["what_else_ran"]["busy_cores_elsewhere"] or 0.0
-    if busy > 0.25:
-        notes.append(f"Other programs kept {busy:.1f} cores busy: trust the ratios more than the times.")
-    return notes
+    if busy <= 0.25:
+        return []
+    return [f"Other programs kept {busy:.1f} cores busy: trust the ratios more than the times."]
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

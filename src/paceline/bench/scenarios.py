@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from paceline.bench.options import DecodeBench
+from paceline.bench.options import Workload
 from paceline.errors import ConfigError
 from paceline.request import Prompt
 from paceline.zoo.prompts import load_prompts
@@ -31,7 +31,7 @@ class BenchPrompt:
     prompt: Prompt
 
 
-def read_scenarios(options: DecodeBench) -> dict[str, list[BenchPrompt]]:
+def read_scenarios(options: Workload) -> dict[str, list[BenchPrompt]]:
     """The prompts of every scenario to run, in the order of the file.
 
     Raises:

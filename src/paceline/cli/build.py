@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.cli.options import Threads, set_threads
+from paceline.cli.options import set_threads
 from paceline.cli.output import say
 from paceline.files import write_text
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from paceline.train.build.recipe import Recipe
     from paceline.train.heldout import Score
 
-__all__ = ["build", "show_scores"]
+__all__ = ["Threads", "build", "show_scores"]
+
+Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Threads on a CPU.")]
 
 
 def build(

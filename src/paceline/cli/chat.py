@@ -16,23 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.options import (
-    BlockSize,
-    Device,
-    Drafter,
-    MaxTokens,
-    Method,
-    MinP,
-    Model,
-    Precision,
-    Seed,
-    ShowBlocks,
-    Temperature,
-    Threads,
-    TopK,
-    TopP,
-    open_llm,
-)
+from paceline.cli.flags import configured
+from paceline.cli.options import Decoding, Drawing, ShowBlocks
 from paceline.cli.output import say, say_error, write
 from paceline.errors import BadRequest, ConfigError, ContextOverflow
 from paceline.request import Chunk, Message, Sampling, Stats
@@ -49,31 +34,17 @@ _COMMANDS = {
 }
 
 
+@configured()
 def chat(
     *,
     system: Annotated[str | None, typer.Option(metavar="TEXT", help="A system message before the first turn.")] = None,
-    model: Model = None,
-    drafter: Drafter = None,
-    method: Method = "auto",
-    block_size: BlockSize = None,
-    max_tokens: MaxTokens = 256,
-    temperature: Temperature = 0.0,
-    top_p: TopP = 1.0,
-    top_k: TopK = 0,
-    min_p: MinP = 0.0,
-    seed: Seed = None,
-    precision: Precision = "exact",
-    device: Device = "auto",
-    threads: Threads = None,
+    decoding: Decoding,
+    drawing: Drawing,
     show_blocks: ShowBlocks = False,
 ) -> None:
     """Talk with a chat model; every line of a pipe is a turn. In the chat, /help lists what else it understands."""
-    sampling = Sampling(
-        max_tokens=max_tokens, temperature=temperature, top_k=top_k, top_p=top_p, min_p=min_p, seed=seed
-    )
-    llm = open_llm(
-        model, drafter, method=method, block_size=block_size, precision=precision, device=device, threads=threads
-    )
+    sampling = drawing.sampling()
+    llm = decoding.open()
     opening = () if system is None else ({"role": "system", "content": system},)
     talk = _Talk(llm, sampling, opening, show_blocks)
     _check(talk)

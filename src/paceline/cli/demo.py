@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from rich.text import Text
 
-from paceline.cli.options import Drafter, MaxTokens, Model, Threads, set_threads
+from paceline.cli.flags import configured
+from paceline.cli.options import MaxTokens, set_threads
 from paceline.cli.output import write
 from paceline.errors import ConfigError
+from paceline.models.options import Drafter, Model, PrecisionSetting, Threads
 from paceline.request import Completion, Prompt, Sampling
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ __all__ = ["demo"]
 _WARM_UP = Sampling(max_tokens=32)
 
 
+@configured()
 def demo(
     *,
     scenario: Annotated[
@@ -38,6 +41,7 @@ def demo(
     repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each method.")] = 3,
     model: Model = None,
     drafter: Drafter = None,
+    precision: PrecisionSetting = "exact",
     threads: Threads = None,
     svg: Annotated[Path | None, typer.Option(dir_okay=False, help="Save the coloured blocks as a picture.")] = None,
 ) -> None:
@@ -47,7 +51,8 @@ def demo(
     from paceline.llm import LLM
 
     set_threads(threads)
-    fast, plain = LLM(model, drafter=drafter, method="dflash"), LLM(model, method="ar")
+    fast = LLM(model, drafter=drafter, method="dflash", precision=precision)
+    plain = LLM(model, method="ar", precision=precision)
     record, races = Text(), []
     for name, one in prompts.items():
         _show(name, one, fast, sampling, record)

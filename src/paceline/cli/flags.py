@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, is_dataclass
-from functools import wraps
+from functools import reduce, wraps
 from inspect import Parameter, Signature, signature
+from operator import or_
 from pathlib import Path
+from types import GenericAlias
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
@@ -24,8 +26,8 @@ Command = Callable[..., None]
 def configured(**defaults: Any) -> Callable[[Command], Command]:
     """Make a command of a function that takes configurations: these become a flag for every field, and `--config`.
 
-    A field with the name of a flag that the function has anyway takes the value of that flag, and two fields of one
-    name share a flag.
+    Arguments of the function that are declared by a `Setting`, as fields are, become flags too; others are options of
+    Typer's. A field with the name of an argument takes the value of that flag, and two fields of one name share a flag.
 
     Args:
         defaults: of fields that have none, or another default here.
@@ -39,7 +41,8 @@ def configured(**defaults: Any) -> Callable[[Command], Command]:
 
         @wraps(command)
         def run(**given: Any) -> None:
-            built = {name: assemble(config, given) for name, config in configs.items()}
+            values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+            built = {name: assemble(config, values) for name, config in configs.items()}
             command(**{name: given[name] for name in own}, **built)
 
         run.__signature__ = Signature(list(parameters.values()))  # type: ignore[attr-defined]
@@ -53,8 +56,9 @@ def _parameters(
     own: Mapping[str, Parameter], hints: Mapping[str, Any], configs: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> dict[str, Parameter]:
     """All flags of a command: its own, those of the fields, and `--config` for either."""
+    fields = [_declared(name, hints[name], each.default) for name, each in own.items()]
     flags = {name: each.replace(annotation=hints[name]) for name, each in own.items()}
-    fields = [_declared(name, hints[name]) for name in own]
+    flags |= {field.name: _flag(field) for field in fields if isinstance(get_args(hints[field.name])[1], Setting)}
     for field in [field for config in configs.values() for field in fields_of(config)]:
         if field.name not in flags:
             fields.append(field)
@@ -63,20 +67,31 @@ def _parameters(
     return flags
 
 
-def _declared(name: str, hint: Any) -> Field:
-    """A flag that was written by hand, as the field it could be."""
-    kind, option = get_args(hint)
-    return Field(name, kind, Setting(option.help or "", option.min, option.max))
+def _declared(name: str, hint: Any, default: Any) -> Field:
+    """An argument of the function, as the field it could be."""
+    kind, told = get_args(hint)
+    setting = told if isinstance(told, Setting) else Setting(told.help or "", told.min, told.max)
+    return Field(name, kind, setting, MISSING if default is Parameter.empty else default)
 
 
 def _flag(field: Field) -> Parameter:
-    kind, metavar = field.kind, None
-    if get_origin(kind) is Literal:
-        kind, metavar = str, "|".join(get_args(kind))
+    kind, metavar = _typed(field.kind)
     told = field.setting
-    option = typer.Option(help=told.help, min=told.least, max=told.most, metavar=metavar)
+    option = typer.Option(*told.flags, help=told.help, min=told.least, max=told.most, metavar=metavar)
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
+
+
+def _typed(kind: Any) -> tuple[Any, str | None]:
+    """What Typer is told of a field's type, and how its values are shown; the configuration checks them."""
+    if get_origin(kind) is Literal:
+        return str, "|".join(get_args(kind))
+    if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
+        element, metavar = _typed(get_args(kind)[0])
+        return GenericAlias(list, (element,)), metavar
+    if get_origin(kind) is not tuple and {str, Path} <= set(get_args(kind)):  # a name or a folder: text for either
+        return reduce(or_, (each for each in get_args(kind) if each is not Path)), None
+    return kind, None
 
 
 def _config_file(fields: list[Field]) -> Parameter:

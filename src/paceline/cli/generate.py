@@ -12,23 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from paceline.cli.options import (
-    BlockSize,
-    Device,
-    Drafter,
-    MaxTokens,
-    Method,
-    MinP,
-    Model,
-    Precision,
-    Seed,
-    ShowBlocks,
-    Temperature,
-    Threads,
-    TopK,
-    TopP,
-    open_llm,
-)
+from paceline.cli.flags import configured
+from paceline.cli.options import Decoding, Drawing, ShowBlocks
 from paceline.cli.output import completion_json, say, stats_line, write
 from paceline.errors import BadRequest, ConfigError
 from paceline.request import Chunk, Completion, Prompt, Sampling
@@ -39,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["generate"]
 
 
+@configured()
 def generate(
     *,
     prompt: Annotated[
@@ -49,23 +35,12 @@ def generate(
     ] = None,
     prompt_ids: Annotated[str | None, typer.Option(metavar="1,2,3", help="The prompt as token ids.")] = None,
     chat: Annotated[bool, typer.Option("--chat", help="The prompt is a user's message to a chat model.")] = False,
-    model: Model = None,
-    drafter: Drafter = None,
-    method: Method = "auto",
-    block_size: BlockSize = None,
-    max_tokens: MaxTokens = 256,
-    temperature: Temperature = 0.0,
-    top_p: TopP = 1.0,
-    top_k: TopK = 0,
-    min_p: MinP = 0.0,
-    seed: Seed = None,
+    decoding: Decoding,
+    drawing: Drawing,
     stop: Annotated[list[str] | None, typer.Option(help="A text that ends the answer; may be repeated.")] = None,
     repetition_penalty: Annotated[float, typer.Option(help="Over 1 discourages ids of prompt and answer.")] = 1.0,
     presence_penalty: Annotated[float, typer.Option(help="Over 0 discourages ids of the answer, -2 to 2.")] = 0.0,
     frequency_penalty: Annotated[float, typer.Option(help="The same per occurrence, -2 to 2.")] = 0.0,
-    precision: Precision = "exact",
-    device: Device = "auto",
-    threads: Threads = None,
     show_blocks: ShowBlocks = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Say on stderr how fast it was.")] = False,
@@ -73,22 +48,14 @@ def generate(
     """Answer one prompt: an argument, a file, a pipe or token ids."""
     if as_json and show_blocks:
         raise ConfigError("--json and --show-blocks exclude each other.", remedy="The JSON holds all rounds.")
-    sampling = Sampling(
-        max_tokens=max_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        seed=seed,
+    sampling = drawing.sampling(
         stop=stop or (),
         repetition_penalty=repetition_penalty,
         presence_penalty=presence_penalty,
         frequency_penalty=frequency_penalty,
     )
     request = _read_prompt(prompt, file, prompt_ids, chat)
-    llm = open_llm(
-        model, drafter, method=method, block_size=block_size, precision=precision, device=device, threads=threads
-    )
+    llm = decoding.open()
     if as_json:
         _print_json(llm.generate([request], sampling)[0], stats)
     else:

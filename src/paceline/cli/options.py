@@ -1,56 +1,71 @@
-"""Options that several commands share: which model decodes, how its tokens are drawn; and the `LLM` they ask for.
+"""Settings that several commands share: which model decodes, how its tokens are drawn; and the `LLM` they ask for.
 
-Knows no command. Nothing imported here imports torch.
+`cli.flags` makes flags of them. Knows no command. Nothing imported here imports torch.
 """
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from paceline.errors import ConfigError
+from paceline.models.options import Device, Drafter, Model, PrecisionSetting, Threads
+from paceline.request import Sampling
+from paceline.settings import Setting
 
 if TYPE_CHECKING:
     from paceline.llm import LLM
 
-__all__ = [
-    "BlockSize",
-    "Device",
-    "Drafter",
-    "MaxTokens",
-    "Method",
-    "MinP",
-    "Model",
-    "Precision",
-    "Seed",
-    "ShowBlocks",
-    "Temperature",
-    "Threads",
-    "TopK",
-    "TopP",
-    "check_threads",
-    "open_llm",
-    "set_threads",
-]
+__all__ = ["Decoding", "Drawing", "MaxTokens", "ShowBlocks", "check_threads", "set_threads"]
 
-Model = Annotated[str | None, typer.Option(help="A folder, a hub id or a bundled model; the bundled pair if left out.")]
-Drafter = Annotated[str | None, typer.Option(help="The same for a DFlash drafter of the model.")]
-Method = Annotated[
-    str, typer.Option(metavar="auto|ar|dflash", help="auto is dflash where there is a drafter; ar decodes plainly.")
-]
-BlockSize = Annotated[int | None, typer.Option(help="Rows of a block, 1 to 64; the drafter's own if left out.")]
-MaxTokens = Annotated[int, typer.Option(help="Most new tokens.")]
-Temperature = Annotated[float, typer.Option(help="0 takes the most probable token.")]
-TopP = Annotated[float, typer.Option(help="Keep the most probable ids up to this probability mass.")]
-TopK = Annotated[int, typer.Option(help="Keep so many of the most probable ids; 0 keeps all.")]
-MinP = Annotated[float, typer.Option(help="Keep ids with this share of the best id's probability.")]
-Seed = Annotated[int | None, typer.Option(help="The same seed gives the same text.")]
-ShowBlocks = Annotated[bool, typer.Option("--show-blocks", help="Show what each round drafted.")]
-Precision = Annotated[str, typer.Option(metavar="exact|half", help="exact is float32, half is bfloat16.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, ...")]
-Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Threads on a CPU.")]
+Method = Literal["auto", "ar", "dflash"]
+MaxTokens = Annotated[int, Setting("Most new tokens.")]
+ShowBlocks = Annotated[bool, Setting("Show what each round drafted.", flags=("--show-blocks",))]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """Which model decodes, by which method, how exactly, and where. `LLM` checks it."""
+
+    model: Model = None
+    drafter: Drafter = None
+    method: Annotated[Method, Setting("auto is dflash where there is a drafter; ar decodes plainly.")] = "auto"
+    block_size: Annotated[int | None, Setting("Rows of a block, 1 to 64; the drafter's own if left out.")] = None
+    precision: PrecisionSetting = "exact"
+    device: Device = "auto"
+    threads: Threads = None
+
+    def open(self) -> LLM:
+        """The model, and torch with so many threads.
+
+        Raises:
+            CheckpointError, ConfigError: as `LLM` does.
+        """
+        from paceline.llm import LLM
+
+        set_threads(self.threads)
+        return LLM(**{name: value for name, value in asdict(self).items() if name != "threads"})
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How tokens are drawn. `Sampling` checks it."""
+
+    max_tokens: MaxTokens = 256
+    temperature: Annotated[float, Setting("0 takes the most probable token.")] = 0.0
+    top_p: Annotated[float, Setting("Keep the most probable ids up to this probability mass.")] = 1.0
+    top_k: Annotated[int, Setting("Keep so many of the most probable ids; 0 keeps all.")] = 0
+    min_p: Annotated[float, Setting("Keep ids with this share of the best id's probability.")] = 0.0
+    seed: Annotated[int | None, Setting("The same seed gives the same text.")] = None
+
+    def sampling(self, **more: Any) -> Sampling:
+        """The settings of a request, and `more` of them.
+
+        Raises:
+            BadRequest: as `Sampling` does.
+        """
+        return Sampling(**asdict(self), **more)
 
 
 def check_threads(count: int | None) -> None:
@@ -71,25 +86,3 @@ def set_threads(count: int | None) -> None:
         import torch
 
         torch.set_num_threads(count)
-
-
-def open_llm(
-    model: str | None,
-    drafter: str | None,
-    *,
-    method: str,
-    block_size: int | None,
-    precision: str,
-    device: str,
-    threads: int | None,
-) -> LLM:
-    """The model that the options name, and torch with so many threads.
-
-    Raises:
-        CheckpointError, ConfigError: as `LLM` does.
-    """
-    from paceline.llm import LLM
-
-    set_threads(threads)
-    how: Any = {"method": method, "precision": precision, "device": device}  # checked by LLM, not by types
-    return LLM(model, drafter=drafter, block_size=block_size, **how)

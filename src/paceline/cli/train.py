@@ -12,8 +12,9 @@ from typing import Annotated
 import typer
 
 from paceline.cli.flags import configured
-from paceline.cli.options import Threads, set_threads
+from paceline.cli.options import set_threads
 from paceline.cli.output import say
+from paceline.models.options import Threads
 from paceline.train.options import DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 
 __all__ = ["app", "drafter", "target", "unloop"]

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.cli.build import build, show_scores
-from paceline.cli.options import Threads, set_threads
+from paceline.cli.build import Threads, build, show_scores
+from paceline.cli.options import set_threads
 from paceline.cli.output import say
 
 __all__ = ["app"]

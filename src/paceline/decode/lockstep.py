@@ -77,7 +77,7 @@ class _Rectangle:
         self._padding = torch.tensor([width - len(prompt) for prompt in prompts], device=weight.device)
         self.prompts = torch.tensor([[0] * (width - len(p)) + list(p) for p in prompts], device=weight.device)
         shape = (spec.num_layers, 2, len(prompts), spec.num_kv_heads, width + steps, spec.head_dim)
-        self._rows = torch.empty(shape, dtype=weight.dtype, device=weight.device)
+        self._rows = torch.empty(shape, dtype=target.model.dtype, device=weight.device)
         self._columns = 0
 
     def read(self, tokens: Tensor) -> Tensor:

@@ -84,7 +84,6 @@ class Target:
         """A new sequence for a request that `check` let pass; nothing has been read yet."""
         spec = self.model.spec
         limit = min(len(prompt) + sampling.max_tokens, spec.context_tokens)
-        weight = self.model.embed.weight
         shape = (spec.num_layers, spec.num_kv_heads, spec.head_dim, min(limit, len(prompt) + 256))
         return Sequence(
             tokens=list(prompt),
@@ -92,7 +91,7 @@ class Target:
             limit_tokens=limit,
             sampling=sampling,
             seed=seed,
-            cache=SequenceCache(*shape, weight.dtype, self.device),
+            cache=SequenceCache(*shape, self.model.dtype, self.device),
             draft_cache=draft_cache,
             noise=NoiseCache(seed, spec.vocab_size, device=self.device),
             counts=TokenCounts.of_prompt(prompt, spec.vocab_size, self.device) if sampling.penalised else None,

@@ -60,14 +60,14 @@ class Drafter(nn.Module):
         """Keys and values of context rows for all layers at once.
 
         Args:
-            features: [rows, taps * hidden], the tapped layers of the target side by side.
+            features: [rows, taps * hidden], the tapped layers of the target side by side, in any precision.
             positions: [rows], absolute.
 
         Returns:
             Normed, rotated keys and values, each [layers, rows, kv_heads, head_dim].
         """
         block = self.spec.block
-        hidden = self.hidden_norm(self.fc(features))
+        hidden = self.hidden_norm(self.fc(features.to(self.fc.weight.dtype)))
         product, norm = self._context or self._plain_context()
         shaped = product(hidden).view(-1, block.num_layers, 2, block.num_kv_heads, block.head_dim)
         keys, values = shaped.permute(2, 1, 0, 3, 4).unbind()

@@ -32,7 +32,8 @@ _HALF_STEP = 2.0**-25
 class Linear(nn.Module):
     """y = x W^T + b for x of shape [rows, in].
 
-    Holds the weight as an ordinary parameter [out, in]; `prepare` adds the packed form for inference on a CPU.
+    Computes in the precision of the weight: x of another one is rounded to it, and y comes back in that of x. Holds the
+    weight as an ordinary parameter [out, in]; `prepare` adds the packed form for inference on a CPU.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = False) -> None:
@@ -45,6 +46,8 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, in] -> [rows, out]."""
+        if x.dtype != self.weight.dtype:
+            return self.forward(x.to(self.weight.dtype)).to(x.dtype)
         if self._packed is None or x.requires_grad:  # the packed products have no gradient
             return F.linear(x, self.weight, self.bias)
         product: Tensor = self._product(x, *self._packed)

@@ -21,6 +21,7 @@ from torch.overrides import TorchFunctionMode
 from paceline.errors import CheckpointError, VocabularyMismatch
 from paceline.models.drafter import Drafter
 from paceline.models.layout import fuse
+from paceline.models.linear import Linear
 from paceline.models.safetensors_file import read_json, read_tensors
 from paceline.models.spec import DrafterSpec, Spec, drafter_spec, transformer_spec
 from paceline.models.transformer import Transformer, prepare
@@ -63,6 +64,7 @@ def load_transformer(
     dtype: torch.dtype | None = None,
     device: torch.device | str = "cpu",
     *,
+    attention_dtype: torch.dtype | None = None,
     trainable: bool = False,
 ) -> Transformer:
     """The Transformer of a checkpoint.
@@ -70,6 +72,7 @@ def load_transformer(
     Args:
         folder: holds config.json and safetensors.
         dtype: of all weights; None takes the embedding's in the file.
+        attention_dtype: of norms, attention and what layers hand on, where it is not `dtype` (`models.precision`).
         device: where the weights go.
         trainable: keep the parameters trainable and the modules plain, instead of `prepare`d.
 
@@ -85,7 +88,8 @@ def load_transformer(
     state = fuse(read_tensors(folder), spec)
     with _Unfilled():
         model = Transformer(spec)
-    _fill(model, state, dtype or state["embed.weight"].dtype, device)
+    dtype = dtype or state["embed.weight"].dtype
+    _fill(model, state, dtype, attention_dtype or dtype, device)
     if spec.tied_head:
         # Filling made two parameters of the one tensor.
         model.head.weight = nn.Parameter(model.embed.weight)
@@ -124,7 +128,8 @@ def load_drafter(
     state = fuse(read_tensors(folder), spec)
     with _Unfilled():
         drafter = Drafter(spec, target)
-    _fill(drafter, state, dtype or lent.dtype, device or lent.device)
+    dtype = dtype or lent.dtype
+    _fill(drafter, state, dtype, dtype, device or lent.device)
     if not trainable:
         prepare(drafter)
     return drafter
@@ -181,13 +186,18 @@ class _Unfilled(TorchFunctionMode):
 
 
 def _fill(
-    module: Transformer | Drafter, state: dict[str, Tensor], dtype: torch.dtype, device: torch.device | str
+    module: Transformer | Drafter,
+    state: dict[str, Tensor],
+    dtype: torch.dtype,
+    norm_dtype: torch.dtype,
+    device: torch.device | str,
 ) -> None:
     """Make the tensors of `state` the parameters of a module that was built without memory. Empties `state`."""
+    wholes = {name for name, child in module.named_modules() if isinstance(child, Linear | nn.Embedding)}
     converted: dict[str, Tensor] = {}
     while state:  # one by one, so that a model is not held twice while it is converted
         name, tensor = state.popitem()
-        converted[name] = tensor.to(device, dtype)
+        converted[name] = tensor.to(device, dtype if name.rpartition(".")[0] in wholes else norm_dtype)
     module.load_state_dict(converted, assign=True)
     assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers(), module.rotary.frequencies))
 

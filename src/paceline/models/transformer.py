@@ -71,7 +71,9 @@ class Output(NamedTuple):
 class Transformer(nn.Module):
     """Embedding, layers, final norm and head of one checkpoint.
 
-    A tied head is the embedding's own weight. Weights start at N(0, 0.02), as for training; loading replaces all.
+    A tied head is the embedding's own weight. Norms, attention and what layers hand on may have another precision than
+    the weights of embedding and products (`dtype`, see `models.precision`). Weights start at N(0, 0.02), as for
+    training; loading replaces all.
     """
 
     def __init__(self, spec: Spec) -> None:
@@ -86,6 +88,11 @@ class Transformer(nn.Module):
         if spec.tied_head:
             self.head.weight = cast(nn.Parameter, self.embed.weight)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """Precision of attention, of its keys and values, of the norms and of all that a pass gives."""
+        return self.norm.weight.dtype
+
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int] = ()) -> Output:
         """Run a flat batch.
 
@@ -94,7 +101,7 @@ class Transformer(nn.Module):
             attend: what the rows see.
             taps: layers whose output becomes features; the last layer's is taken after the final norm.
         """
-        x = self.embed(tokens)
+        x = self.embed(tokens).to(self.dtype)
         turn = self.rotary(positions, x.dtype)
         tapped: dict[int, Tensor] = {}
         for index, layer in enumerate(self.layers):
@@ -108,7 +115,7 @@ class Transformer(nn.Module):
 
     def prepare(self) -> None:
         """Tabulate the rotations. Idempotent."""
-        self.rotary.tabulate(self.spec.context_tokens, self.embed.weight)
+        self.rotary.tabulate(self.spec.context_tokens, self.norm.weight)
 
 
 def initialize(module: nn.Module) -> None:

@@ -1,0 +1,52 @@
+"""What a user chooses of a model: which one, how it computes, and where.
+
+Plain settings, without torch, so that the command line can show them quickly. Knows nothing of how they are used.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, get_args
+
+from paceline.errors import ConfigError
+from paceline.settings import Setting
+
+__all__ = [
+    "PRECISIONS",
+    "PROMISES",
+    "Device",
+    "Drafter",
+    "Model",
+    "Precision",
+    "PrecisionSetting",
+    "Threads",
+    "check_precision",
+]
+
+Precision = Literal["exact", "mixed", "half"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
+
+PROMISES = (
+    "exact is float32: plain decoding's tokens, up to certified near-ties of 1e-4. mixed (products and drafter in "
+    "bfloat16, the target's attention and norms in float32) and half (all in bfloat16): each token is plain "
+    "decoding's own in the same precision, up to near-ties of its rounding; most of them are what exact gives "
+    "(docs/equality.md)."
+)
+"""What equality each precision promises."""
+
+Model = Annotated[str | Path | None, Setting("A folder, a hub id or a bundled model; the bundled pair if left out.")]
+Drafter = Annotated[str | Path | None, Setting("The same for a DFlash drafter of the model.")]
+PrecisionSetting = Annotated[Precision, Setting(PROMISES)]
+Device = Annotated[str, Setting("auto, cpu, cuda, ...")]
+Threads = Annotated[int | None, Setting("Threads on a CPU.", least=1, most=1024)]
+
+
+def check_precision(name: str) -> None:
+    """Refuse what is no precision.
+
+    Raises:
+        ConfigError: names the value and the precisions there are.
+    """
+    if name not in PRECISIONS:
+        remedy = f"There are: {', '.join(PRECISIONS)}."
+        raise ConfigError(f"precision is {name!r:.40}.", remedy=remedy, param="precision")
