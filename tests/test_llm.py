@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 from talking import DRAFT, END, TARGET, talking_pair
+from tiny import GOLDEN
 
 from paceline import LLM, Completion, PacelineError, Sampling, Stats, Usage
-from paceline.errors import BadRequest, CheckpointError, ConfigError, ContextOverflow
+from paceline.errors import BadRequest, CheckpointError, ConfigError, ContextOverflow, UnsupportedModel
 from paceline.request import Chunk
 
 IDS = [58, 83, 11, 40, 118, 45, 109, 90]
@@ -359,3 +360,9 @@ def test_models_that_are_not_there_or_do_not_fit(tmp_path: Path) -> None:
 def test_method_in_effect(plain: LLM, mute: LLM) -> None:
     assert (plain.method, mute.method, LLM(TARGET).method) == ("ar", "dflash", "ar")
     assert LLM(TARGET, drafter=DRAFT, method="ar").method == "ar"
+
+
+@pytest.mark.parametrize("case", ["dream-tiny", "llada-tiny"])
+def test_a_diffusion_model_is_no_target(case: str) -> None:
+    with pytest.raises(UnsupportedModel, match="diffusion language model.*autoregressive"):
+        LLM(GOLDEN / case)

@@ -116,7 +116,8 @@ def run_flat(
 ) -> Output:
     """Run the next tokens of several sequences as one flat batch, and commit them to their caches."""
     segments = [Segment(len(piece), cache) for piece, cache in zip(pieces, caches, strict=True)]
-    attend = cached_attention(segments, (True,) * model.spec.num_layers, model.spec.windows)
+    causal = model.spec.diffusion is None
+    attend = cached_attention(segments, (causal,) * model.spec.num_layers, model.spec.windows)
     positions = [torch.arange(cache.length, cache.length + len(p)) for p, cache in zip(pieces, caches, strict=True)]
     output = model(torch.tensor([token for piece in pieces for token in piece]), torch.cat(positions), attend, taps)
     for segment in segments:

@@ -15,7 +15,7 @@ from paceline.cache.store import SequenceCache
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, check_bias
 from paceline.decode.sequence import Sequence, flat
-from paceline.errors import BadRequest, ContextOverflow
+from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
 from paceline.models.attention import Segment, cached_attention
 from paceline.models.transformer import Output, Transformer
 from paceline.request import Sampling
@@ -43,6 +43,9 @@ class Reading:
 class Target:
     """An AR model and the ids that are its vocabulary.
 
+    Raises:
+        UnsupportedModel: another kind of model.
+
     Attributes:
         usable_tokens: ids from here on are padding of the embedding table; they are never drawn.
         taps: layers whose output the drafter wants.
@@ -51,6 +54,11 @@ class Target:
     model: Transformer
     usable_tokens: int
     taps: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.model.spec.diffusion is not None:
+            told = f"This {self.model.spec.family} model is a diffusion language model: it has no next token."
+            raise UnsupportedModel(told, remedy="Give an autoregressive one.")
 
     @property
     def device(self) -> torch.device:

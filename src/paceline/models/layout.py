@@ -12,6 +12,8 @@
     norm, fc, hidden_norm         the same
     head                          lm_head, without prefix; absent where the head is tied
 
+LLaDA has other names for all of them (`_LLADA_NAMES`).
+
 Knows nothing of files. Every tensor is used exactly once, or refused by name.
 """
 
@@ -27,6 +29,20 @@ from paceline.errors import CheckpointError
 from paceline.models.spec import DrafterSpec, Spec
 
 __all__ = ["Fusion", "fuse", "layout", "split"]
+
+_LLADA_NAMES = (
+    ("lm_head", "model.transformer.ff_out"),
+    ("model.embed_tokens", "model.transformer.wte"),
+    ("model.norm", "model.transformer.ln_f"),
+    ("model.layers", "model.transformer.blocks"),
+    ("input_layernorm", "attn_norm"),
+    ("post_attention_layernorm", "ff_norm"),
+    ("self_attn.o_proj", "attn_out"),
+    ("self_attn.", ""),
+    ("mlp.gate_proj", "ff_proj"),
+    ("mlp.up_proj", "up_proj"),
+    ("mlp.down_proj", "ff_out"),
+)
 
 _NAMED = 5
 """At most so many tensors are named in one message."""
@@ -47,7 +63,9 @@ class Fusion:
 
 def layout(spec: Spec | DrafterSpec) -> list[Fusion]:
     """All tensors of a Transformer or of a drafter; a tied head is not among them."""
-    return list(_drafter(spec) if isinstance(spec, DrafterSpec) else _transformer(spec))
+    if isinstance(spec, DrafterSpec):
+        return list(_drafter(spec))
+    return [_llada(fusion) if spec.family == "llada" else fusion for fusion in _transformer(spec)]
 
 
 def fuse(tensors: Mapping[str, Tensor], spec: Spec | DrafterSpec) -> dict[str, Tensor]:
@@ -111,6 +129,17 @@ def _transformer(spec: Spec) -> Iterator[Fusion]:
     yield Fusion("norm.weight", (("model.norm.weight", (spec.hidden_size,)),))
     if not spec.tied_head:
         yield Fusion("head.weight", (("lm_head.weight", (spec.vocab_size, spec.hidden_size)),))
+
+
+def _llada(fusion: Fusion) -> Fusion:
+    """The same tensors under the names of LLaDA's code base."""
+    return Fusion(fusion.name, tuple((_llada_name(name), shape) for name, shape in fusion.parts))
+
+
+def _llada_name(name: str) -> str:
+    for usual, theirs in _LLADA_NAMES:
+        name = name.replace(usual, theirs)
+    return name
 
 
 def _drafter(spec: DrafterSpec) -> Iterator[Fusion]:

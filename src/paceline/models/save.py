@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from paceline.files import write_atomically
+from paceline.models.diffusion_spec import in_own_keys
 from paceline.models.drafter import Drafter
 from paceline.models.layout import split
 from paceline.models.safetensors_file import INDEX, WEIGHTS
@@ -29,6 +30,8 @@ _ARCHITECTURES = {
     "mistral": "MistralForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
+    "dream": "DreamModel",
+    "llada": "LLaDAModelLM",
 }
 
 
@@ -48,7 +51,7 @@ def transformer_config(spec: Spec, dtype: torch.dtype) -> dict[str, Any]:
     Rotary positions are written in both styles, so that older and newer tools read them.
     """
     eos = list(spec.eos_token_ids)
-    return {
+    usual = {
         "architectures": [_ARCHITECTURES[spec.family]],
         "model_type": spec.family,
         "vocab_size": spec.vocab_size,
@@ -70,6 +73,7 @@ def transformer_config(spec: Spec, dtype: torch.dtype) -> dict[str, Any]:
         **_rope_keys(spec.rope),
         **_window_keys(spec.windows),
     }
+    return in_own_keys(usual, spec.family, spec.diffusion)
 
 
 def drafter_config(spec: DrafterSpec, dtype: torch.dtype) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """`config.json` -> `Spec`: everything the one Transformer needs to know about a checkpoint.
 
-Reads the configurations of Llama, Mistral, Qwen2 and Qwen3 as Hugging Face writes them, in both styles
+Reads the configurations of Llama, Mistral, Qwen2, Qwen3, Dream and LLaDA as Hugging Face writes them, in both styles
 (`rope_theta` and `rope_scaling` at top level, or inside `rope_parameters`), and the DFlash drafter's
 (arXiv 2602.06036; layout of the released checkpoints). Does not read weights and imports no torch.
 """
@@ -10,11 +10,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from paceline.errors import CheckpointError, UnsafeCheckpoint, UnsupportedModel
+from paceline.models.diffusion_spec import DIFFUSION_FAMILIES, Diffusion, diffusion_of, in_usual_keys, is_released_code
 from paceline.models.fields import Config, flag, integer, integers, number, section, token_ids
 
 __all__ = ["FAMILIES", "DrafterSpec", "Rope", "Spec", "default_target_layer_ids", "drafter_spec", "transformer_spec"]
 
-FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = ("llama", "mistral", "qwen2", "qwen3", *DIFFUSION_FAMILIES)
 
 # Far above every model there is; a file of a few bytes must not ask for more memory than a machine has.
 _MAX_LAYERS = 4096
@@ -58,6 +59,7 @@ class Spec:
     mlp_bias: bool = False
     qk_norm: bool = False
     eos_token_ids: tuple[int, ...] = ()
+    diffusion: Diffusion | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ def transformer_spec(config: Config) -> Spec:
         CheckpointError: a key is missing or has no usable value.
     """
     _refuse_remote_code(config)
+    config = in_usual_keys(config)
     family = config.get("model_type")
     if family not in FAMILIES:
         raise UnsupportedModel(f"model_type is {family!r}.", remedy=f"Paceline runs {', '.join(FAMILIES)}.")
@@ -118,11 +121,12 @@ def transformer_spec(config: Config) -> Spec:
         context_tokens=integer(config, "max_position_embeddings"),
         windows=_windows(config, family, layers),
         tied_head=flag(config, "tie_word_embeddings"),
-        qkv_bias=family == "qwen2" or attention_bias,
-        out_bias=attention_bias and family != "qwen2",
+        qkv_bias=family in ("qwen2", "dream") or attention_bias,
+        out_bias=attention_bias and family not in ("qwen2", "dream"),
         mlp_bias=flag(config, "mlp_bias"),
         qk_norm=family == "qwen3",
         eos_token_ids=token_ids(config, "eos_token_id"),
+        diffusion=diffusion_of(config),
     )
 
 
@@ -177,7 +181,7 @@ def default_target_layer_ids(target_layers: int, draft_layers: int) -> tuple[int
 
 
 def _refuse_remote_code(config: Config) -> None:
-    if config.get("auto_map"):
+    if config.get("auto_map") and not is_released_code(config):
         raise UnsafeCheckpoint(
             f"config.json asks for code of its own: auto_map = {config['auto_map']!r}.",
             remedy="Paceline never runs code from a checkpoint; use one of the supported families.",
