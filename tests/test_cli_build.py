@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from paceline.train.build import recipe
 from small_zoo import make_small
 from talking import Run, run
 
 from paceline import LLM, Sampling
+from paceline.train.build import recipe
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["run"]  # a fixture

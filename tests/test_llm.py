@@ -364,5 +364,5 @@ def test_method_in_effect(plain: LLM, mute: LLM) -> None:
 
 @pytest.mark.parametrize("case", ["dream-tiny", "llada-tiny"])
 def test_a_diffusion_model_is_no_target(case: str) -> None:
-    with pytest.raises(UnsupportedModel, match="diffusion language model.*autoregressive"):
+    with pytest.raises(UnsupportedModel, match=r"diffusion language model.*autoregressive"):
         LLM(GOLDEN / case)
