@@ -117,6 +117,7 @@ class Tokenizer:
         decoder = cast(bytes, backend.decoder.__getstate__()) if backend.decoder else b""
         self._byte_level = b'"type":"ByteLevel"' in decoder
         self._byte_tokens = b'"type":"ByteFallback"' in decoder
+        self._spelled: dict[int, bytes | None] = {}
 
     @cached_property
     def size(self) -> int:
@@ -175,6 +176,11 @@ class Tokenizer:
 
     def raw_bytes(self, token_id: int) -> bytes | None:
         """The bytes a token stands for; b"" for special and unknown ids, None where only the decoder knows its text."""
+        if token_id not in self._spelled:  # spelling takes longer than all else that is done with a token
+            self._spelled[token_id] = self._spell(token_id)
+        return self._spelled[token_id]
+
+    def _spell(self, token_id: int) -> bytes | None:
         token = self._backend.id_to_token(token_id)
         if not token or token_id in self._special_ids:
             return b""

@@ -82,11 +82,13 @@ class DFlash:
         tokens, positions = flat(rows, [len(sequence.tokens) - 1 for sequence in sequences], self.target.device)
         segments = [Segment(count, _context(sequence)) for sequence, count in zip(sequences, counts, strict=True)]
         blocks = torch.split(self.drafter(tokens, positions, self.drafter.attention(segments)), counts)
-        logits = torch.split(self.drafter.logits(torch.cat([block[1:] for block in blocks])), [n - 1 for n in counts])
+        logits = self.drafter.logits(torch.cat([block[1:] for block in blocks]))
         banned = self.target.banned(mask)
+        assert banned is not None
+        logits.index_fill_(-1, banned, -torch.inf)  # in place: a copy takes as long as the choice
         return [
-            sequence.choose(scores, (), banned, len(sequence.tokens))
-            for sequence, scores in zip(sequences, logits, strict=True)
+            sequence.choose(scores, (), None, len(sequence.tokens))
+            for sequence, scores in zip(sequences, torch.split(logits, [n - 1 for n in counts]), strict=True)
         ]
 
     def _commit(self, sequences: Many[Sequence], readings: Many[Reading], agreed: Many[int]) -> list[list[int]]:
