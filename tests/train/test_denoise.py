@@ -14,7 +14,7 @@ from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
 from paceline.train.blocks import Blocks, open_blocks, predict
 from paceline.train.denoise import _choose, acceptance_length, denoise, denoise_from, reveal
-from paceline.train.responses import features
+from paceline.train.responses import Responses, features
 
 WIDTH, LENGTH = 24, 8
 ANCHORS = torch.tensor([[2, 5, 9], [1, 12, 15]])
@@ -32,7 +32,8 @@ def drafter(target: Transformer) -> Drafter:
 
 def blocks_of(target: Transformer, drafter: Drafter, anchors: Tensor, length: int = LENGTH, end: int = WIDTH) -> Blocks:
     tokens = torch.randint(60, (len(anchors), WIDTH), generator=torch.Generator().manual_seed(0))
-    tapped = features(target, tokens, drafter.spec.target_layer_ids)
+    lengths = torch.full((len(anchors),), WIDTH)
+    tapped = features(target, Responses(tokens, lengths, lengths), drafter.spec.target_layer_ids)
     return Blocks(tokens, tapped, anchors, torch.full((len(anchors),), end), torch.arange(length))
 
 

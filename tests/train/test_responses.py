@@ -15,7 +15,7 @@ from paceline.decode.target import Target
 from paceline.errors import TrainingError
 from paceline.train import responses
 from paceline.train.options import ResponsesConfig
-from paceline.train.responses import features, generate_responses, load_responses
+from paceline.train.responses import Responses, features, generate_responses, load_responses
 
 TURN = (60, 61)
 CONFIG = ResponsesConfig(count=9, prompt_tokens=(3, 5), max_tokens=6, batch=4, part=4)
@@ -148,12 +148,14 @@ def test_nothing_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("batch", [1, 2, 32])
 @pytest.mark.parametrize("windows", [(None, None), (5, None)])
 def test_features_are_those_of_decoding(batch: int, windows: Any) -> None:
-    """Whole rows at once, without a cache; kept in bfloat16."""
+    """Whole rows at once, without a cache; kept in bfloat16, nothing behind the end of a row."""
     target = tiny_transformer(tiny_spec(windows=windows), dtype=torch.float32)
     tokens = torch.randint(64, (5, 12), generator=torch.Generator().manual_seed(0))
-    tapped = features(target, tokens, (1, 0), batch)
+    lengths = [12, 3, 7, 12, 8]
+    tapped = features(target, Responses(tokens, torch.ones(5, dtype=torch.long), torch.tensor(lengths)), (1, 0), batch)
     assert tapped.dtype == torch.bfloat16
-    for row, ours in zip(tokens.tolist(), tapped, strict=True):
-        expected = run_flat(target, [row], [tiny_cache(target)], (1, 0)).features
+    for row, length, ours in zip(tokens.tolist(), lengths, tapped, strict=True):
+        expected = run_flat(target, [row[:length]], [tiny_cache(target)], (1, 0)).features
         assert expected is not None
-        torch.testing.assert_close(ours.float(), expected, atol=1e-3, rtol=1e-2)
+        torch.testing.assert_close(ours[:length].float(), expected, atol=1e-3, rtol=1e-2)
+        assert not ours[length:].any()

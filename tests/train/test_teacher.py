@@ -51,7 +51,7 @@ def test_the_likeliest_tokens_of_every_row(target: Transformer, tmp_path: Path, 
 
 def test_what_is_said_of_a_token_stands_at_the_one_before(target: Transformer, tmp_path: Path) -> None:
     """Positions over the width are clamped: those slots do not count."""
-    ours = teach(target, TOKENS, 3, tmp_path).of(torch.tensor([7, 2]))
+    ours = teach(target, TOKENS, 3, tmp_path).of(torch.tensor([7, 2]), TOKENS.shape[1])
     positions = torch.tensor([[[1, 2], [5, 6]], [[10, 11], [12, 14]]])
     at = ours.at(positions)
     assert at.ids.shape == (2, 2, 2, 3)

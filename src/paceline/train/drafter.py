@@ -109,7 +109,7 @@ def train_drafter(
     _check(drafter.spec, responses, config)
     assert (teacher is not None) == (config.objective.distill_share > 0.0)
     with memory_is_set_by("count"):
-        tapped = features(target, responses.tokens, drafter.spec.target_layer_ids)
+        tapped = features(target, responses, drafter.spec.target_layer_ids)
     heldout = torch.arange(min(config.heldout_rows, len(responses.tokens) // 4))
     training = torch.arange(len(heldout), len(responses.tokens))
 
@@ -118,7 +118,7 @@ def train_drafter(
         rows = training[torch.from_numpy(rng.integers(0, len(training), config.rows_per_batch))]
         length = int(rng.integers(config.shortest_block, drafter.spec.block_size + 1))
         blocks = _batch(responses, tapped, rows, length, config.block_rows // length, rng)
-        return (*blocks, *(teacher.of(rows) if teacher else ()))
+        return (*blocks, *(teacher.of(rows, blocks.tokens.shape[1]) if teacher else ()))
 
     def loss(*batch: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
         blocks, said = Blocks(*batch[: len(Blocks._fields)]), batch[len(Blocks._fields) :]
@@ -187,4 +187,6 @@ def _batch(
     first, last = responses.prompt_lengths[rows], responses.lengths[rows] - 2
     share = torch.from_numpy(rng.random((len(rows), blocks)))
     anchors = first.unsqueeze(1) + (share * (last - first + 1).clamp_min(1).unsqueeze(1)).long()
-    return Blocks(responses.tokens[rows], tapped[rows], anchors, responses.lengths[rows], torch.arange(length))
+    lengths = responses.lengths[rows]
+    longest = int(lengths.max())  # what is behind it no block sees
+    return Blocks(responses.tokens[rows, :longest], tapped[rows, :longest], anchors, lengths, torch.arange(length))

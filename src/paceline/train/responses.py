@@ -94,18 +94,26 @@ def load_responses(folder: Path, width: int) -> Responses:
 
 
 @torch.no_grad()
-def features(target: Transformer, tokens: Tensor, taps: tuple[int, ...], batch: int = 32) -> Tensor:
-    """The target's features along rows of tokens [rows, width]: bfloat16 [rows, width, taps * hidden]."""
-    width = tokens.shape[1]
-    parts = []
-    with progress("features", -(-len(tokens) // batch)) as advance:
-        for rows in torch.split(tokens, batch):
-            attend = dense_attention(len(rows), target.spec.windows)
-            output = target(rows.reshape(-1), torch.arange(width).repeat(len(rows)), attend, taps)
+def features(target: Transformer, responses: Responses, taps: tuple[int, ...], batch: int = 32) -> Tensor:
+    """The target's features along all rows: bfloat16 [rows, width, taps * hidden], 0 behind the end of a row.
+
+    Rows of like length go together, so that little is computed for nothing, and no memory is touched for it.
+    """
+    rows, width = responses.tokens.shape
+    found = torch.zeros(rows, width, len(taps) * target.spec.hidden_size, dtype=torch.bfloat16)
+    parts = torch.split(responses.lengths.argsort(), batch)
+    with progress("features", len(parts)) as advance:
+        for part in parts:
+            longest = int(responses.lengths[part].max())
+            attend = dense_attention(len(part), target.spec.windows)
+            tokens, positions = responses.tokens[part, :longest].reshape(-1), torch.arange(longest).repeat(len(part))
+            output = target(tokens, positions, attend, taps)
             assert output.features is not None
-            parts.append(output.features.unflatten(0, (len(rows), width)).bfloat16())
+            tapped = output.features.unflatten(0, (len(part), longest)).bfloat16()
+            for row, own in zip(part.tolist(), tapped, strict=True):
+                found[row, : responses.lengths[row]] = own[: responses.lengths[row]]
             advance("")
-    return torch.cat(parts)
+    return found
 
 
 def _prompts(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig) -> list[tuple[int, ...]]:

@@ -39,9 +39,9 @@ class Teacher(NamedTuple):
     ids: Tensor
     log_probabilities: Tensor
 
-    def of(self, rows: Tensor) -> Teacher:
-        """The answers `rows` [batch] alone."""
-        return Teacher(self.ids[rows], self.log_probabilities[rows])
+    def of(self, rows: Tensor, width: int) -> Teacher:
+        """The answers `rows` [batch] alone, cut at `width` tokens."""
+        return Teacher(self.ids[rows, :width], self.log_probabilities[rows, :width])
 
     def at(self, positions: Tensor) -> Teacher:
         """What is said of the tokens at `positions` [rows, blocks, slots]: [rows, blocks, slots, k]."""
