@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,11 @@ from torch import Tensor
 from paceline.errors import ConfigError
 from paceline.models.transformer import Transformer
 from paceline.train import teacher as module
+from paceline.train.responses import Responses
 from paceline.train.teacher import Teacher, teach
 
 TOKENS = torch.randint(64, (10, 12), generator=torch.Generator().manual_seed(0))
+ANSWERS = Responses(TOKENS, torch.ones(10, dtype=torch.long), torch.tensor([12, 5, 12, 1, 9, 12, 12, 12, 3, 7]))
 
 
 @pytest.fixture(autouse=True)
@@ -40,18 +43,19 @@ def same(ours: Teacher, theirs: Teacher) -> bool:
 
 @pytest.mark.parametrize("k", [1, 5, 64])
 def test_the_likeliest_tokens_of_every_row(target: Transformer, tmp_path: Path, k: int) -> None:
-    ours = teach(target, TOKENS, k, tmp_path)
+    ours = teach(target, ANSWERS, k, tmp_path)
     assert ours.ids.shape == ours.log_probabilities.shape == (10, 12, k)
-    for row in range(10):
-        logits = target.head(run_flat(target, [TOKENS[row].tolist()], [tiny_cache(target)]).hidden)
+    for row, length in enumerate(ANSWERS.lengths.tolist()):
+        logits = target.head(run_flat(target, [TOKENS[row, :length].tolist()], [tiny_cache(target)]).hidden)
         values, ids = logits.log_softmax(-1).topk(k)
-        assert torch.equal(ours.ids[row].long(), ids)
-        torch.testing.assert_close(ours.log_probabilities[row].float(), values, atol=1e-3, rtol=1e-3)
+        assert torch.equal(ours.ids[row, :length].long(), ids)
+        torch.testing.assert_close(ours.log_probabilities[row, :length].float(), values, atol=1e-3, rtol=1e-3)
+        assert not ours.ids[row, length:].any()
 
 
 def test_what_is_said_of_a_token_stands_at_the_one_before(target: Transformer, tmp_path: Path) -> None:
     """Positions over the width are clamped: those slots do not count."""
-    ours = teach(target, TOKENS, 3, tmp_path).of(torch.tensor([7, 2]), TOKENS.shape[1])
+    ours = teach(target, ANSWERS, 3, tmp_path).of(torch.tensor([7, 2]), TOKENS.shape[1])
     positions = torch.tensor([[[1, 2], [5, 6]], [[10, 11], [12, 14]]])
     at = ours.at(positions)
     assert at.ids.shape == (2, 2, 2, 3)
@@ -62,7 +66,7 @@ def test_what_is_said_of_a_token_stands_at_the_one_before(target: Transformer, t
 
 def test_it_goes_on_part_by_part(target: Transformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed in the second part; resumed, it makes only what is missing, and the same as at one go."""
-    whole = teach(target, TOKENS, 5, tmp_path / "whole")
+    whole = teach(target, ANSWERS, 5, tmp_path / "whole")
     likeliest, made = module._likeliest, list[int]()
 
     def killed(target: Transformer, rows: Tensor, k: int) -> Teacher:
@@ -73,40 +77,42 @@ def test_it_goes_on_part_by_part(target: Transformer, tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(module, "_likeliest", killed)
     with pytest.raises(KeyboardInterrupt):
-        teach(target, TOKENS, 5, tmp_path / "killed")
+        teach(target, ANSWERS, 5, tmp_path / "killed")
     first = times(tmp_path / "killed")
     assert list(first) == ["teacher-0000.npz"]
-    assert same(teach(target, TOKENS, 5, tmp_path / "killed"), whole)
+    assert same(teach(target, ANSWERS, 5, tmp_path / "killed"), whole)
     assert made == [4, 4, 4, 2]
     again = times(tmp_path / "killed")
     assert again["teacher-0000.npz"] == first["teacher-0000.npz"]
-    assert same(teach(target, TOKENS, 5, tmp_path / "killed"), whole)
+    assert same(teach(target, ANSWERS, 5, tmp_path / "killed"), whole)
     assert times(tmp_path / "killed") == again
     with np.load(tmp_path / "killed" / "teacher-0002.npz") as file:
         assert (file["ids"].dtype, file["log_probabilities"].dtype) == (np.uint16, np.float16)
 
 
-@pytest.mark.parametrize("other", ["answers", "order", "target", "k", "damage"])
+@pytest.mark.parametrize("other", ["answers", "order", "lengths", "target", "k", "damage"])
 def test_what_belongs_to_something_else_is_written_anew(target: Transformer, tmp_path: Path, other: str) -> None:
-    first = teach(target, TOKENS, 5, tmp_path)
-    model, tokens, k = target, TOKENS, 5
+    first = teach(target, ANSWERS, 5, tmp_path)
+    model, answers, k = target, ANSWERS, 5
     if other == "answers":
-        tokens = (TOKENS + 1) % 64
+        answers = replace(answers, tokens=(TOKENS + 1) % 64)
     elif other == "order":
-        tokens = TOKENS.flip(0)
+        answers = replace(answers, tokens=TOKENS.flip(0))
+    elif other == "lengths":
+        answers = replace(answers, lengths=ANSWERS.lengths.flip(0))
     elif other == "target":
         model = tiny_transformer(tiny_spec(), seed=5, dtype=torch.float32)
     elif other == "k":
         k = 6
     else:
         (tmp_path / "teacher-0001.npz").write_bytes(b"PK half of a file")
-    again = teach(model, tokens, k, tmp_path)
-    assert same(again, teach(model, tokens, k, tmp_path / "fresh"))
+    again = teach(model, answers, k, tmp_path)
+    assert same(again, teach(model, answers, k, tmp_path / "fresh"))
     assert same(again, first) == (other == "damage")
-    assert same(again, teach(model, tokens, k, tmp_path))
+    assert same(again, teach(model, answers, k, tmp_path))
 
 
 def test_more_tokens_than_there_are(target: Transformer, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="teacher_top_k is 65, of 64"):
-        teach(target, TOKENS, 65, tmp_path)
+        teach(target, ANSWERS, 65, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -151,7 +151,7 @@ def _taught(model: Transformer, responses: Responses, objective: Objective, out:
     if objective.distill_share == 0.0:
         return None
     with join().main_process_first(), memory_is_set_by("count"):
-        return teach(model, responses.tokens, objective.teacher_top_k, out)
+        return teach(model, responses, objective.teacher_top_k, out)
 
 
 def _opening(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:

@@ -21,6 +21,7 @@ from paceline.files import write_atomically
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.progress import progress
+from paceline.train.responses import Responses
 
 __all__ = ["Teacher", "teach"]
 
@@ -50,8 +51,10 @@ class Teacher(NamedTuple):
         return Teacher(*(part.gather(1, before).view(*positions.shape, k) for part in self))
 
 
-def teach(target: Transformer, tokens: Tensor, k: int, folder: Path) -> Teacher:
-    """The `k` likeliest tokens behind each of `tokens` [rows, width]; reads what `folder` holds, and writes the rest.
+def teach(target: Transformer, responses: Responses, k: int, folder: Path) -> Teacher:
+    """The `k` likeliest tokens behind each one of the answers; reads what `folder` holds, and writes the rest.
+
+    Behind the end of a row stand zeros.
 
     Raises:
         ConfigError: the vocabulary is smaller.
@@ -61,26 +64,31 @@ def teach(target: Transformer, tokens: Tensor, k: int, folder: Path) -> Teacher:
         raise ConfigError(told, remedy="Lower teacher_top_k.", param="teacher_top_k")
     weights = _sum(*target.state_dict().values())
     parts: list[Teacher] = []
-    rectangles = torch.split(tokens, _PART_ROWS)
-    with progress("teacher", len(rectangles)) as advance:
-        for index, rows in enumerate(rectangles):
+    cut = zip(*(torch.split(each, _PART_ROWS) for each in (responses.tokens, responses.lengths)), strict=True)
+    with progress("teacher", -(-len(responses.tokens) // _PART_ROWS)) as advance:
+        for index, (rows, lengths) in enumerate(cut):
             path = folder / f"teacher-{index:04d}.npz"
-            source = [*rows.shape, k, _sum(rows), weights]
-            parts.append(_read(path, source) or _write(path, source, _likeliest(target, rows, k)))
+            source = [*rows.shape, k, _sum(rows, lengths), weights]
+            parts.append(_read(path, source) or _write(path, source, _likeliest(target, rows, lengths, k)))
             advance("")
     return Teacher(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
 
 @torch.no_grad()
-def _likeliest(target: Transformer, tokens: Tensor, k: int) -> Teacher:
+def _likeliest(target: Transformer, tokens: Tensor, lengths: Tensor, k: int) -> Teacher:
     """Row by row behind the layers: the logits of a whole batch would be the largest tensor of all."""
-    width, said = tokens.shape[1], []
-    for rows in torch.split(tokens, _BATCH_ROWS):
-        attend = dense_attention(len(rows), target.spec.windows)
-        hidden = target(rows.reshape(-1), torch.arange(width).repeat(len(rows)), attend).hidden
-        said += [target.head(row).float().log_softmax(-1).topk(k) for row in hidden.split(width)]
-    values, ids = (torch.stack(each) for each in zip(*said, strict=True))
-    return Teacher(ids.int(), values.half())
+    shape = (*tokens.shape, k)
+    found = Teacher(torch.zeros(shape, dtype=torch.int32), torch.zeros(shape, dtype=torch.float16))
+    for part in torch.split(lengths.argsort(), _BATCH_ROWS):
+        longest = int(lengths[part].max())
+        attend = dense_attention(len(part), target.spec.windows)
+        positions = torch.arange(longest).repeat(len(part))
+        hidden = target(tokens[part, :longest].reshape(-1), positions, attend).hidden
+        for row, own in zip(part.tolist(), hidden.split(longest), strict=True):
+            length = int(lengths[row])
+            values, ids = target.head(own[:length]).float().log_softmax(-1).topk(k)
+            found.ids[row, :length], found.log_probabilities[row, :length] = ids.int(), values.half()
+    return found
 
 
 def _read(path: Path, source: list[int]) -> Teacher | None:
