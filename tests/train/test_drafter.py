@@ -255,7 +255,7 @@ def test_everything_at_once_is_resumed_exactly(
 ) -> None:
     """Killed in the fourth step, behind the checkpoint of the second: weights and log to the last bit."""
     target, answers = tiny_transformer(tiny_spec(), dtype=torch.float32), counting(12)
-    said = teach(target, answers.tokens, EVERYTHING.teacher_top_k, tmp_path)
+    said = teach(target, answers, EVERYTHING.teacher_top_k, tmp_path)
     fit = FitConfig(steps=5, warmup_steps=1, save_every=2, micro_batches=2, evaluate_every=5)
     config = DrafterConfig(fit, rows_per_batch=4, block_rows=18, heldout_rows=3, objective=EVERYTHING)
     spec = tiny_drafter_spec(target.spec, block_size=block_size)
