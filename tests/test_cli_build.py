@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from small_zoo import make_small
 from talking import Run, run
+from tiny import edit_config
 
 from paceline import LLM, Sampling
 from paceline.train.build import recipe
@@ -82,6 +83,13 @@ def test_a_score_sets_the_target_beside_a_5_gram_model(run: Run, tmp_path: Path)
     told = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
     assert told.code == 0, told.err
     assert first_words(told.out) == ["kind", "story", "dialogue"]
+
+    edit_config(tmp_path / "target", paceline={"diffusion": {"mask_token_id": 1}})
+    refused = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
+    assert "diffusion language model" in refused.err
+    (tmp_path / "target" / "tokenizer_config.json").write_text("{}")
+    refused = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
+    assert "names no end token" in refused.err
 
 
 def test_the_recipe_is_written_down(tmp_path: Path) -> None:
