@@ -62,9 +62,13 @@ def test_a_build_makes_the_pair_and_its_cards_and_goes_on_where_it_stopped(
     answers = [llm.generate(["Once"], Sampling(max_tokens=20))[0].token_ids for llm in (fast, plain)]
     assert answers[0] == answers[1]
 
-    refused = run("zoo", "build", out, "--scale", 0.002)
+
+def test_a_folder_of_another_recipe_is_refused_before_anything_is_tried(run: Run, tmp_path: Path) -> None:
+    recipe.open_build(tmp_path, recipe.bundled_recipe(tmp_path, 0.001))
+    refused = run("zoo", "build", tmp_path, "--scale", 0.002)
     assert refused.code == 1
     assert "another recipe" in refused.err
+    assert "Trying" not in refused.err
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1.5, "nan"])
