@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from small_zoo import make_small
 from talking import Run, run
+from tiny import edit_config
 
 from paceline import LLM, Sampling
 from paceline.train.build import recipe
@@ -61,9 +62,13 @@ def test_a_build_makes_the_pair_and_its_cards_and_goes_on_where_it_stopped(
     answers = [llm.generate(["Once"], Sampling(max_tokens=20))[0].token_ids for llm in (fast, plain)]
     assert answers[0] == answers[1]
 
-    refused = run("zoo", "build", out, "--scale", 0.002)
+
+def test_a_folder_of_another_recipe_is_refused_before_anything_is_tried(run: Run, tmp_path: Path) -> None:
+    recipe.open_build(tmp_path, recipe.bundled_recipe(tmp_path, 0.001))
+    refused = run("zoo", "build", tmp_path, "--scale", 0.002)
     assert refused.code == 1
     assert "another recipe" in refused.err
+    assert "Trying" not in refused.err
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1.5, "nan"])
@@ -82,6 +87,13 @@ def test_a_score_sets_the_target_beside_a_5_gram_model(run: Run, tmp_path: Path)
     told = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
     assert told.code == 0, told.err
     assert first_words(told.out) == ["kind", "story", "dialogue"]
+
+    edit_config(tmp_path / "target", paceline={"diffusion": {"mask_token_id": 1}})
+    refused = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
+    assert "diffusion language model" in refused.err
+    (tmp_path / "target" / "tokenizer_config.json").write_text("{}")
+    refused = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
+    assert "names no end token" in refused.err
 
 
 def test_the_recipe_is_written_down(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from small_zoo import make_small
 from talking import Run, run, talking_pair
+from tiny_tokenizers import save
+from tokenizers import Tokenizer
 
 from paceline import LLM, Sampling
 from paceline.cli import train
@@ -120,6 +122,15 @@ def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path)
     settings = ("--target", target, "--corpus", built, "--out", tmp_path / "out")
     assert "lacks the mask token" in run("train", "drafter", *settings, "--mask-token", "<none>").err
     assert "lacks the turn start" in run("train", "drafter", *settings, "--turn-start", "").err
+
+
+def test_blocks_that_do_not_fit_are_refused_before_the_answers(run: Run, built: Path, tmp_path: Path) -> None:
+    target, _ = talking_pair(tmp_path)
+    save(target, Tokenizer.from_file(str(built / "tokenizer" / "tokenizer.json")), {})
+    settings = ("--target", target, "--corpus", built, "--out", tmp_path / "out")
+    assert "shortest_block is 17" in run("train", "drafter", *settings, "--shortest-block", 17).err
+    assert "block_rows is 31" in run("train", "drafter", *settings, "--block-size", 32, "--block-rows", 31).err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(

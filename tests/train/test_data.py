@@ -86,6 +86,13 @@ def test_no_file(tmp_path: Path) -> None:
         load_windows(tmp_path / "train.npz", 4)
 
 
+@pytest.mark.parametrize("content", [b"", b"PK half of a file"])
+def test_half_a_file(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "train.npz").write_bytes(content)
+    with pytest.raises(TrainingError, match="cannot be read"):
+        load_windows(tmp_path / "train.npz", 4)
+
+
 @pytest.mark.parametrize("tokens", [0, 3, 4])
 def test_less_than_one_window(tmp_path: Path, tokens: int) -> None:
     path = write(tmp_path / "train.npz", [[1] * tokens])

@@ -31,3 +31,16 @@ def test_nats_are_those_of_each_document_alone(rows_at_once: int, monkeypatch: p
         alone = torch.nn.functional.cross_entropy(logits.double(), ids[1:], reduction="none")
         own = nats[found.starts[index] : found.starts[index + 1]]
         np.testing.assert_allclose(own, alone.numpy(), rtol=1e-5)
+
+
+def test_a_document_longer_than_the_context_is_read_in_pieces() -> None:
+    """As `load_transformer` gives it, the model knows the rotations of its context and no others."""
+    model = tiny_transformer(tiny_spec(context_tokens=8))
+    model.prepare()
+    found = documents([20, 3])
+    nats = document_nats(model, found, before=3)
+    cut = Documents(found.tokens, np.array([0, 8, 16, 20, 23]), np.zeros(4, dtype=np.int64))
+    for piece, before in enumerate((3, found.tokens[7], found.tokens[15], 3)):
+        own = slice(cut.starts[piece], cut.starts[piece + 1])
+        alone = Documents(cut[piece], np.array([0, len(cut[piece])]), cut.kinds[:1])
+        np.testing.assert_allclose(nats[own], document_nats(model, alone, int(before)), rtol=1e-5)

@@ -147,9 +147,9 @@ def _told(point: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _setups(options: CurveBench) -> list[Setup]:
-    """The baseline, then all that was asked for, block sizes in order."""
-    asked = [Setup(each, size) for each in options.precisions for size in sorted(options.block_sizes)]
-    return list(dict.fromkeys([_BASELINE, *asked]))
+    """The baseline and all that was asked for, in the order of the tiers and then of block sizes."""
+    asked = {Setup(each, size) for each in options.precisions for size in options.block_sizes}
+    return sorted(asked | {_BASELINE}, key=lambda setup: (PRECISIONS.index(setup.precision), setup.block_size))
 
 
 def _plain(llm: LLM) -> Target:

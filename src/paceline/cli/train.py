@@ -15,7 +15,7 @@ from paceline.cli.flags import configured
 from paceline.cli.options import set_threads
 from paceline.cli.output import say
 from paceline.models.options import Threads
-from paceline.train.options import DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.options import TURN_START, DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 
 __all__ = ["app", "drafter", "target", "unloop"]
 
@@ -25,7 +25,6 @@ Corpus = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder
 Out = Annotated[Path, typer.Option(file_okay=False, help="Folder for the checkpoint; the same one resumes.")]
 Trained = Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")]
 TurnStart = Annotated[str, typer.Option(help="What opens an assistant's turn.")]
-_TURN_START = "<|im_start|>assistant\n"
 
 
 @app.command("target")
@@ -48,7 +47,7 @@ def unloop(
     out: Out,
     recipe: UnloopConfig,
     answers: ResponsesConfig,
-    turn_start: TurnStart = _TURN_START,
+    turn_start: TurnStart = TURN_START,
     threads: Threads = None,
 ) -> None:
     """Let a target answer greedily, then teach it not to say the same again; may be repeated on its own result."""
@@ -74,7 +73,7 @@ def drafter(
         typer.Option(exists=True, file_okay=False, help="Folder answers/ of an earlier run, to learn from the same."),
     ] = None,
     mask_token: Annotated[str, typer.Option(help="The token that stands for an empty slot.")] = "<|mask|>",
-    turn_start: TurnStart = _TURN_START,
+    turn_start: TurnStart = TURN_START,
     threads: Threads = None,
 ) -> None:
     """Let a target generate answers, then train a DFlash drafter on them."""

@@ -37,7 +37,7 @@ from paceline.train.options import DrafterConfig, Objective
 from paceline.train.responses import Responses, features
 from paceline.train.teacher import Teacher
 
-__all__ = ["bundled_drafter_spec", "draft_loss", "first_block_size", "new_drafter", "train_drafter"]
+__all__ = ["bundled_drafter_spec", "check_drafter", "draft_loss", "first_block_size", "new_drafter", "train_drafter"]
 
 
 def first_block_size(hidden_size: int) -> int:
@@ -103,10 +103,11 @@ def train_drafter(
 
     Raises:
         TrainingError: too few answers to keep some back; or as `fit`.
-        ConfigError: block lengths that do not fit the drafter; or as `fit`.
-        UnsupportedModel: the drafter has sliding or causal layers, which are run but not trained.
+        ConfigError, UnsupportedModel: as `check_drafter` and `fit`.
     """
-    _check(drafter.spec, responses, config)
+    check_drafter(drafter.spec, config)
+    if len(responses.tokens) < 8:
+        raise TrainingError(f"There are {len(responses.tokens)} answers.", remedy="It takes at least 8.")
     assert (teacher is not None) == (config.objective.distill_share > 0.0)
     with memory_is_set_by("count"):
         tapped = features(target, responses, drafter.spec.target_layer_ids)
@@ -139,15 +140,19 @@ def train_drafter(
     fit(drafter, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting="rows_per_batch")
 
 
-def _check(spec: DrafterSpec, responses: Responses, config: DrafterConfig) -> None:
-    if len(responses.tokens) < 8:
-        raise TrainingError(f"There are {len(responses.tokens)} answers.", remedy="It takes at least 8.")
+def check_drafter(spec: DrafterSpec, config: DrafterConfig) -> None:
+    """Refuse a drafter that cannot be trained with these settings.
+
+    Raises:
+        ConfigError: block lengths that do not fit the drafter.
+        UnsupportedModel: the drafter has sliding or causal layers, which are run but not trained.
+    """
     if not 2 <= config.shortest_block <= spec.block_size:
         remedy = f"It must be in [2, {spec.block_size}]."
-        raise ConfigError(f"shortest_block is {config.shortest_block}.", remedy=remedy)
+        raise ConfigError(f"shortest_block is {config.shortest_block}.", remedy=remedy, param="shortest_block")
     if config.block_rows < spec.block_size:
         remedy = f"It must hold a block of {spec.block_size}."
-        raise ConfigError(f"block_rows is {config.block_rows}.", remedy=remedy)
+        raise ConfigError(f"block_rows is {config.block_rows}.", remedy=remedy, param="block_rows")
     if any(spec.causal) or any(spec.block.windows):
         raise UnsupportedModel(
             "The drafter has sliding or causal layers.", remedy="Train one with full attention only."

@@ -58,8 +58,8 @@ class Ngrams:
         return -np.log(probability[real])
 
 
-def ngrams(tokens: Ids, starts: Ids, vocab_size: int, order: int = ORDER) -> Ngrams:
-    """Count all n-grams of up to `order` tokens; four marks before each document stand for what is not there.
+def ngrams(tokens: Ids, starts: Ids, vocab_size: int) -> Ngrams:
+    """Count all n-grams of up to five tokens; four marks before each document stand for what is not there.
 
     Args:
         tokens, starts: as in `Ngrams.nats`.
@@ -67,11 +67,11 @@ def ngrams(tokens: Ids, starts: Ids, vocab_size: int, order: int = ORDER) -> Ngr
     padded, real = _padded(tokens, starts, vocab_size)
     width = vocab_size + 1
     keys, places = [], [np.zeros(len(padded), dtype=np.int64)]
-    for _ in range(order):
+    for _ in range(ORDER):
         unique, numbers = np.unique(_shifted(places[-1]) * width + padded, return_inverse=True)
         keys.append(unique)
         places.append(numbers)
-    counts = [_continuations(places[n], places[n + 1], keys[n - 1]) for n in range(1, order)]
+    counts = [_continuations(places[n], places[n + 1], keys[n - 1]) for n in range(1, ORDER)]
     counts.append(np.bincount(places[-1][real], minlength=len(keys[-1])))
     for each, count in zip(keys, counts, strict=True):
         count[each % width == vocab_size] = 0  # nothing is ever followed by a mark

@@ -12,9 +12,12 @@ from typing import Annotated, Literal, get_args
 from paceline.errors import ConfigError
 from paceline.settings import Setting
 
-__all__ = ["DrafterConfig", "FitConfig", "Objective", "ResponsesConfig", "TargetConfig", "UnloopConfig"]
+__all__ = ["TURN_START", "DrafterConfig", "FitConfig", "Objective", "ResponsesConfig", "TargetConfig", "UnloopConfig"]
 
 Weighting = Literal["decay", "pace"]
+
+TURN_START = "<|im_start|>assistant\n"
+"""What opens an assistant's turn in the chat format of the zoo."""
 
 _HOTTEST = 100.0
 """The highest temperature that a request may have."""
@@ -127,7 +130,11 @@ class DrafterConfig:
     fit: FitConfig
     block_size: Annotated[
         int,
-        Setting("Slots of the new drafter's blocks, anchor included; 0 for a guess from the target's width.", least=0),
+        Setting(
+            "Slots of the new drafter's blocks, anchor included; 0 for a guess from the target's width.",
+            least=0,
+            most=64,
+        ),
     ] = 16
     rows_per_batch: Annotated[int, Setting("Answers of a micro batch.", least=1)] = 32
     block_rows: Annotated[

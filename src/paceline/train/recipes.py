@@ -18,11 +18,13 @@ from paceline.decode.target import Target
 from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_text
 from paceline.models.load import check_same_tokens, load_transformer
+from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_drafter, save_transformer
+from paceline.models.spec import transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
 from paceline.train.data import tokenizer_of
-from paceline.train.drafter import bundled_drafter_spec, first_block_size, new_drafter, train_drafter
+from paceline.train.drafter import bundled_drafter_spec, check_drafter, first_block_size, new_drafter, train_drafter
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.fit.processes import join
 from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
@@ -97,10 +99,12 @@ def make_drafter(
         raise ConfigError(f"The target's tokenizer lacks the mask token {mask_token!r}.", remedy=remedy)
     opening = _opening(tokenizer, turn_start)
     check_same_tokens(tokenizer.vocabulary, tokenizer_of(corpus / "tokenizer").vocabulary)
+    target = transformer_spec(read_json(folder / "config.json"))
+    spec = bundled_drafter_spec(target, mask, config.block_size or first_block_size(target.hidden_size))
+    check_drafter(spec, config)  # before the answers, which take long
     place = out / "answers" if answers_folder is None else _earlier(answers_folder)
     responses = _answered(folder, tokenizer, corpus, answers, opening, place)
     model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
-    spec = bundled_drafter_spec(model.spec, mask, config.block_size or first_block_size(model.spec.hidden_size))
     teacher = _taught(model, responses, config.objective, place)
     drafter = new_drafter(spec, model, config.fit.seed)
     train_drafter(drafter, model, responses, config, out / "run", teacher)

@@ -72,25 +72,26 @@ def load_responses(folder: Path, width: int) -> Responses:
     Raises:
         TrainingError: nothing there.
     """
-    parts = [np.load(path) for path in sorted(folder.glob("part-*.npz"))]
+    parts = sorted(folder.glob("part-*.npz"))
     if not parts:
         raise TrainingError(f"{folder} holds no answers.", remedy="Generate them first.")
     rows, prompts = [], []
-    for part in parts:
-        starts = part["starts"]
-        for index, prompt in enumerate(part["prompt_lengths"]):
-            row = part["tokens"][starts[index] : starts[index + 1]][:width]
+    for path in parts:
+        with np.load(path) as part:
+            tokens, starts, prompt_lengths = part["tokens"], part["starts"], part["prompt_lengths"]
+        for prompt, start, end in zip(prompt_lengths, starts[:-1], starts[1:], strict=True):
+            row = tokens[start:end][:width]
             if len(row) >= prompt + 8:
                 rows.append(row)
                 prompts.append(prompt)
     if not rows:
         remedy = "Train the target longer, or raise max_tokens."
         raise TrainingError(f"No answer in {folder} has 8 tokens.", remedy=remedy)
-    tokens = np.zeros((len(rows), width), dtype=np.int64)
+    padded = np.zeros((len(rows), width), dtype=np.int64)
     for index, row in enumerate(rows):
-        tokens[index, : len(row)] = row
+        padded[index, : len(row)] = row
     lengths = torch.tensor([len(row) for row in rows])
-    return Responses(torch.from_numpy(tokens), torch.tensor(np.array(prompts, dtype=np.int64)), lengths)
+    return Responses(torch.from_numpy(padded), torch.tensor(np.array(prompts, dtype=np.int64)), lengths)
 
 
 @torch.no_grad()

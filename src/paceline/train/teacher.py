@@ -98,7 +98,7 @@ def _read(path: Path, source: list[int]) -> Teacher | None:
             if file["source"].tolist() != source:
                 return None
             return Teacher(torch.from_numpy(file["ids"].astype(np.int32)), torch.from_numpy(file["log_probabilities"]))
-    except (OSError, ValueError, KeyError, BadZipFile):
+    except (OSError, EOFError, ValueError, KeyError, BadZipFile):
         return None
 
 

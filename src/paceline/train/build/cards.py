@@ -12,8 +12,8 @@ from pathlib import Path
 from paceline.models.safetensors_file import read_json, read_tensors
 from paceline.models.spec import drafter_spec, transformer_spec
 from paceline.train.build.recipe import Recipe
-from paceline.train.heldout import Score
 from paceline.train.fit.log import read_log
+from paceline.train.heldout import Score
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["drafter_card", "score_table", "target_card"]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paceline.train.build.recipe import Recipe, Stage
 from paceline.train.build.cost import answer_seconds, drafter_step_seconds, forward_flops, target_step_seconds
+from paceline.train.build.recipe import Recipe, Stage
 from paceline.train.drafter import bundled_drafter_spec
 from paceline.train.fit.log import read_log
 from paceline.train.options import ResponsesConfig
@@ -49,7 +49,7 @@ def measure_rates(recipe: Recipe) -> Rates:
     width = answers_width(recipe.answers)
     return Rates(
         target / (recipe.target.windows_per_batch * recipe.target.window_tokens),
-        drafter_step_seconds(spec, bundled_drafter_spec(spec, MASK), recipe.drafter, width),
+        drafter_step_seconds(spec, bundled_drafter_spec(spec, MASK, recipe.drafter.block_size), recipe.drafter, width),
         answer_seconds(spec, recipe.answers),
     )
 
@@ -60,18 +60,27 @@ def plan(stages: Iterable[Stage], rates: Rates) -> list[Row]:
 
 
 def _row(stage: Stage, rates: Rates) -> Row:
-    answers = stage.answers.count if stage.answers else 0
-    said = answers * stage.answers.max_tokens if stage.answers else 0
+    answers, longest = (stage.answers.count, stage.answers.max_tokens) if stage.answers else (0, 0)
+    said = answers * longest
     flops = stage.steps * stage.step_flops + said * _answer_flops(stage.answers)
     done = stage.steps if stage.done else _steps_done(stage)
-    seconds = None if stage.kind == "corpus" else (stage.steps - done) * _step_seconds(stage, rates)
-    if seconds is not None and done == 0:
-        seconds += said * rates.answer_token
+    seconds = None
+    if stage.kind != "corpus":
+        unanswered = 0 if done else answers - _answers_made(stage)
+        seconds = (stage.steps - done) * _step_seconds(stage, rates) + unanswered * longest * rates.answer_token
     return Row(stage.folder.name, stage.steps, done, answers, said + stage.steps * stage.step_tokens, flops, seconds)
 
 
 def _answer_flops(answers: ResponsesConfig | None) -> float:
     return forward_flops(bundled_target_spec(), answers_width(answers) / 2) if answers else 0.0
+
+
+def _answers_made(stage: Stage) -> int:
+    """Answers in the parts that an interrupted run has left."""
+    if stage.answers is None:
+        return 0
+    parts = sum(1 for _ in (stage.folder / "answers").glob("part-*.npz"))
+    return min(stage.answers.count, parts * stage.answers.part)
 
 
 def _step_seconds(stage: Stage, rates: Rates) -> float:
@@ -81,4 +90,5 @@ def _step_seconds(stage: Stage, rates: Rates) -> float:
 def _steps_done(stage: Stage) -> int:
     """Steps that the log of an interrupted run tells of; a few of them may have to be taken again."""
     log = stage.folder / "run" / "log.jsonl"
-    return int(read_log(log)[-1]["step"]) if log.is_file() and log.stat().st_size else 0
+    lines = read_log(log) if log.is_file() else []
+    return int(lines[-1]["step"]) if lines else 0

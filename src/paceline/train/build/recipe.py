@@ -17,7 +17,15 @@ from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_text
 from paceline.train.build.cost import drafter_flops, training_flops
 from paceline.train.drafter import bundled_drafter_spec
-from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.options import (
+    TURN_START,
+    DrafterConfig,
+    FitConfig,
+    Objective,
+    ResponsesConfig,
+    TargetConfig,
+    UnloopConfig,
+)
 from paceline.train.recipes import answers_width, make_drafter, make_target, make_unlooped
 from paceline.train.target import bundled_target_spec
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
@@ -25,8 +33,6 @@ from paceline.zoo.corpus import build as build_corpus
 from paceline.zoo.tokenizer import MASK, SPECIALS
 
 __all__ = ["Recipe", "Stage", "bundled_recipe", "open_build", "stages"]
-
-TURN_START = "<|im_start|>assistant\n"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,18 @@ def append(path: Path, figures: Mapping[str, float]) -> None:
 
 
 def read_log(path: Path) -> list[dict[str, float]]:
-    """The figures of every step."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    """The figures of every step; a line that is being written, or that a kill has cut, is not read."""
+    return [json.loads(line) for line in _whole_lines(path)]
 
 
 def forget_after(path: Path, step: int) -> None:
     """Drop the lines behind the checkpoint: a killed run had gone further than it had saved."""
     if path.exists():
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-        kept = [line for line in lines if line.endswith("\n") and json.loads(line)["step"] <= step]
-        if kept != lines:
-            write_text(path, "".join(kept))
+        kept = "".join(line for line in _whole_lines(path) if json.loads(line)["step"] <= step)
+        if kept != path.read_text(encoding="utf-8"):
+            write_text(path, kept)
+
+
+def _whole_lines(path: Path) -> list[str]:
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [line for line in lines if line.endswith("\n")]

@@ -1,0 +1,51 @@
+"""What is left of a stage: nothing tried, so the rates are round numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline.train.build.plan import Rates, Row, plan
+from paceline.train.build.recipe import Stage
+from paceline.train.options import ResponsesConfig
+
+RATES = Rates(target_token=0.5, drafter_step=3.0, answer_token=0.25)
+ANSWERS = ResponsesConfig(count=10, max_tokens=8, part=4)
+
+
+def planned(folder: Path, answers: ResponsesConfig | None = ANSWERS) -> Row:
+    stage = Stage(folder, "config.json", lambda: None, "drafter", 6, 100, 1e6, answers)
+    (row,) = plan([stage], RATES)
+    return row
+
+
+def test_a_new_stage_takes_all_its_answers_and_steps(tmp_path: Path) -> None:
+    row = planned(tmp_path / "new")
+    assert (row.name, row.steps, row.steps_done, row.answers, row.tokens) == ("new", 6, 0, 10, 6 * 100 + 10 * 8)
+    assert row.flops > 6e6
+    assert row.seconds == 6 * 3.0 + 10 * 8 * 0.25
+    assert planned(tmp_path / "new", None).seconds == 6 * 3.0
+
+
+@pytest.mark.parametrize(("parts", "left"), [(1, 6), (2, 2), (3, 0)])
+def test_parts_that_are_there_are_not_answered_again(tmp_path: Path, parts: int, left: int) -> None:
+    (tmp_path / "answers").mkdir()
+    for part in range(parts):
+        (tmp_path / "answers" / f"part-{part:04d}.npz").touch()
+    assert planned(tmp_path).seconds == 6 * 3.0 + left * 8 * 0.25
+
+
+def test_steps_in_the_log_are_done_but_for_a_line_that_is_cut(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    log = tmp_path / "run" / "log.jsonl"
+    log.touch()
+    assert planned(tmp_path).steps_done == 0
+    log.write_text('{"step": 1}\n{"step": 2}\n{"st')
+    assert planned(tmp_path).steps_done == 2
+    assert planned(tmp_path).seconds == 4 * 3.0
+
+
+def test_nothing_is_left_of_a_finished_stage(tmp_path: Path) -> None:
+    (tmp_path / "config.json").touch()
+    assert (planned(tmp_path).steps_done, planned(tmp_path).seconds) == (6, 0.0)
