@@ -21,9 +21,10 @@ from torch import Tensor
 
 from paceline.cache.store import SequenceCache
 from paceline.decode.canvas import Canvas, DiffusionAnswer, Fill
+from paceline.decode.confidence import best, confidence
 from paceline.decode.noise import NoiseCache, gumbel
 from paceline.decode.processors import TokenCounts, process
-from paceline.decode.remasking import Remasking, best, confidence, how_many
+from paceline.decode.remasking import Remasking, how_many
 from paceline.decode.sampling import choose
 from paceline.decode.sequence import flat
 from paceline.decode.target import check_prompt

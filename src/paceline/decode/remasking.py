@@ -7,22 +7,16 @@
                                               entropy is order entropy, origin is order random
     APD's left to right (2506.00413)          order left-to-right, tokens_per_step, max_lookahead, kv_window
 
-Pure functions on numbers and tensors. Knows nothing of models, caches or how tokens are drawn.
+Pure functions on numbers; imports no torch. Knows nothing of models, caches or how tokens are drawn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
-
-import torch
-from torch import Tensor
+from typing import Annotated, Literal, NamedTuple
 
 from paceline.errors import ConfigError
-from paceline.settings import Setting, check_ranges
-
-if TYPE_CHECKING:
-    from jaxtyping import Float, Float64, Int
+from paceline.settings import Setting, check_kinds, check_ranges
 
 __all__ = [
     "Freeze",
@@ -30,8 +24,6 @@ __all__ = [
     "Remasking",
     "Turn",
     "above_threshold",
-    "best",
-    "confidence",
     "even_share",
     "how_many",
     "linear_share",
@@ -78,7 +70,7 @@ class Remasking:
     ] = None
 
     def __post_init__(self) -> None:
-        _check_names(self)
+        check_kinds(self)
         check_ranges(self)
         _check_open_ends(self)
         _check_companions(self)
@@ -90,32 +82,6 @@ class Turn(NamedTuple):
     passes: int
     steps: int
     tokens: int
-
-
-def confidence(
-    scores: Float[Tensor, "rows vocab"], tokens: Int[Tensor, " rows"], order: Order
-) -> Float64[Tensor, " rows"]:
-    """How sure the model is at each row, the greater the surer: of softmax(scores) in float64, at temperature 1.
-
-    Args:
-        scores: logits after bans and penalties.
-        tokens: what was drawn there.
-        order: "probability" of that token, "margin" between the two most probable ones, or "entropy", negated.
-    """
-    law = scores.double().softmax(-1)
-    if order == "margin":
-        first, second = law.topk(2).values.unbind(-1)
-        return first - second
-    if order == "entropy":
-        negative: Tensor = torch.special.xlogy(law, law).sum(-1)
-        return negative
-    assert order == "probability", f"{order} asks for no confidence"
-    return law.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
-
-
-def best(worth: Float64[Tensor, " rows"]) -> Int[Tensor, " rows"]:
-    """Rows in falling order of worth; of equal ones the first comes first."""
-    return worth.sort(descending=True, stable=True).indices
 
 
 def how_many(settings: Remasking, ranked: list[float], turn: Turn) -> int:
@@ -166,13 +132,6 @@ def within_factor(ranked: list[float], factor: float) -> int:
     return max(1, count)
 
 
-def _check_names(settings: Remasking) -> None:
-    for name, allowed in (("order", Order), ("schedule", Schedule), ("cache", Freeze)):
-        if getattr(settings, name) not in get_args(allowed):
-            told = f"It must be one of {', '.join(get_args(allowed))}."
-            raise ConfigError(f"{name} is {getattr(settings, name)!r:.80}.", remedy=told, param=name)
-
-
 def _check_open_ends(settings: Remasking) -> None:
     """Bounds that are themselves not allowed."""
     for name, bound, rule in (("threshold", 0, "above 0"), ("factor", 0, "above 0"), ("eps", 1, "below 1")):
@@ -184,21 +143,21 @@ def _check_companions(settings: Remasking) -> None:
     """Settings that exclude or need each other."""
     given = [name for name in _COUNTS if getattr(settings, name) is not None]
     if len(given) > 1:
-        _refuse(settings, given[1], "give one of " + ", ".join(_COUNTS), beside=given[0])
+        _refuse(settings, given[1], "give at most one of " + ", ".join(_COUNTS), beside=given[0])
     if given and given[0] in ("threshold", "factor") and settings.order != "probability":
-        _refuse(settings, given[0], "it judges probabilities", beside="order")
+        _refuse(settings, given[0], f"{given[0]} needs order probability", beside="order")
     if settings.schedule == "linear" and settings.steps is None:
-        _refuse(settings, "schedule", "it needs steps", beside="steps")
+        _refuse(settings, "schedule", "schedule linear needs steps", beside="steps")
     for name in ("max_lookahead", "kv_window"):
-        if getattr(settings, name) is None:
-            continue
-        for other in ("steps", "block_length"):
-            if getattr(settings, other) is not None:
-                _refuse(settings, name, f"it excludes {other}", beside=other)
-        if settings.order != "left-to-right":
-            _refuse(settings, name, "it needs order left-to-right", beside="order")
-        if settings.cache != "none":
-            _refuse(settings, name, "it excludes cache prefix and dual", beside="cache")
+        if getattr(settings, name) is not None:
+            _check_window(settings, name)
+
+
+def _check_window(settings: Remasking, name: str) -> None:
+    """A window moves with the first mask: it knows no blocks, and no other order."""
+    for other, needed in (("order", "left-to-right"), ("steps", None), ("block_length", None), ("cache", "none")):
+        if getattr(settings, other) != needed:
+            _refuse(settings, name, f"with {name}, {other} must be {needed}", beside=other)
 
 
 def _refuse(settings: Remasking, name: str, rule: str, *, beside: str) -> None:

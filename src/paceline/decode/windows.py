@@ -5,9 +5,9 @@
     prefix             ......   xxxxx   xxxxxxxxxxx     . frozen by the pass that opened the block
     dual               ......   xxxxx   ...........
 
-Fast-dLLM's caches (arXiv 2505.22618). Where row i - shift predicts position i, `shift` rows before the block are computed
-too. `kv_window` is APD's (arXiv 2506.00413): a pass computes the tokens that the last one fixed, kv_window - 1 before
-them, and everything after. Knows nothing of models and scores.
+Fast-dLLM's caches (arXiv 2505.22618). Where row i - shift predicts position i, `shift` rows before the block are
+computed too. `kv_window` is APD's (arXiv 2506.00413): a pass computes the tokens that the last one fixed,
+kv_window - 1 before them, and everything after. Knows nothing of models and scores.
 """
 
 from __future__ import annotations
