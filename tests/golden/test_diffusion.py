@@ -22,6 +22,8 @@ TOLERANCE = 1e-4
 ORDERS = {"maskgit_plus": "probability", "topk_margin": "margin", "entropy": "entropy", "origin": "random"}
 FILES = {case: json.loads((GOLDEN / case / "cases.json").read_text()) for case in ("dream-tiny", "llada-tiny")}
 DECODES = [(case, index) for case, file in FILES.items() for index in range(len(file["decodes"]))]
+WINDOWS = json.loads((GOLDEN / "apd-tiny" / "cases.json").read_text())
+WINDOW_CASES = [i for i, case in enumerate(WINDOWS["cases"]) if case.get("R") == 1.0 and case["must_match"]]
 
 
 @cache
@@ -54,6 +56,26 @@ def test_an_answer_is_the_references(case: str, index: int) -> None:
     assert answer.finish_reason == "length"
     if "unmasked_per_step" in expected:
         assert answer.unmasked_per_step == expected["unmasked_per_step"]
+
+
+@pytest.mark.parametrize("index", WINDOW_CASES)
+def test_windows_go_as_apd_does_where_it_accepts_all(index: int) -> None:
+    """With R = 1 the verifier has no say: APD fixes all the masks it sees."""
+    case = WINDOWS["cases"][index]
+    seen, limit = case["max_lookahead"], case["max_new_tokens"]
+    settings = Remasking(
+        "left-to-right", tokens_per_step=seen or limit, max_lookahead=seen, kv_window=case["kv_window"]
+    )
+    request = DiffusionRequest(tuple(WINDOWS["prompts"][case["prompt_index"]]), Sampling(max_tokens=limit), 0)
+    (answer,) = decode_diffusion(Diffusion(model_of("apd-tiny/dream"), 256, settings), [request])
+    assert answer.tokens == case["output_ids"]
+    assert answer.unmasked_per_step == case["accepted_per_step"]
+    assert answer.forward_passes == case["dllm_forward_passes"]
+
+
+def test_windows_are_among_the_cases() -> None:
+    windows = {(case["max_lookahead"], case["kv_window"]) for case in map(WINDOWS["cases"].__getitem__, WINDOW_CASES)}
+    assert {(4, 1), (4, 8), (16, 1)} <= windows
 
 
 @pytest.mark.parametrize("index", range(4))

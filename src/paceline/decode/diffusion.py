@@ -51,6 +51,7 @@ def decode_diffusion(decoder: Diffusion, requests: Many[DiffusionRequest], max_b
     Raises:
         BadRequest, ContextOverflow: see `Diffusion.check`; nothing has been decoded then.
     """
+    assert max_batch >= 1
     for request in requests:
         decoder.check(request.prompt, request.sampling)
     answers: dict[int, DiffusionAnswer] = {}
