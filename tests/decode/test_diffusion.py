@@ -8,7 +8,7 @@ import pytest
 from tiny import tiny_spec, tiny_transformer
 
 from paceline.decode.canvas import DiffusionAnswer
-from paceline.decode.diffusion import Diffusion, DiffusionRequest, decode_diffusion
+from paceline.decode.diffusion import DiffusionRequest, MaskedDiffusion, decode_diffusion
 from paceline.decode.remasking import Remasking
 from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
 from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
@@ -18,10 +18,10 @@ MASK, END = 63, 7
 PROMPT = (5, 11, 2)
 
 
-def decoder(remasking: Remasking | None = None, usable: int = 64, **changes: Any) -> Diffusion:
+def decoder(remasking: Remasking | None = None, usable: int = 64, **changes: Any) -> MaskedDiffusion:
     diffusion = DiffusionSpec(MASK, 1)
     spec = tiny_spec("qwen2", **{"diffusion": diffusion, "eos_token_ids": (END,), "context_tokens": 20, **changes})
-    return Diffusion(tiny_transformer(spec), usable, remasking or Remasking())
+    return MaskedDiffusion(tiny_transformer(spec), usable, remasking or Remasking())
 
 
 def answer(

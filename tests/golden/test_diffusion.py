@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from tiny import GOLDEN
 
-from paceline.decode.diffusion import Diffusion, DiffusionRequest, decode_diffusion
+from paceline.decode.diffusion import DiffusionRequest, MaskedDiffusion, decode_diffusion
 from paceline.decode.remasking import Remasking
 from paceline.decode.windows import freeze
 from paceline.models.load import load_transformer
@@ -48,7 +48,7 @@ def test_an_answer_is_the_references(case: str, index: int) -> None:
     decode = FILES[case]["decodes"][index]
     prompt = decode["prompt"] if "prompt" in decode else FILES[case]["prompts"][decode["prompt_index"]]
     expected = decode if decode["must_match"] else decode["plain_definition"]
-    decoder = Diffusion(model_of(case), 256, settings_of(decode))
+    decoder = MaskedDiffusion(model_of(case), 256, settings_of(decode))
     request = DiffusionRequest(tuple(prompt), Sampling(max_tokens=decode["max_new_tokens"]), 0)
     (answer,) = decode_diffusion(decoder, [request])
     assert answer.tokens == expected["output_ids"]
@@ -67,7 +67,7 @@ def test_windows_go_as_apd_does_where_it_accepts_all(index: int) -> None:
         "left-to-right", tokens_per_step=seen or limit, max_lookahead=seen, kv_window=case["kv_window"]
     )
     request = DiffusionRequest(tuple(WINDOWS["prompts"][case["prompt_index"]]), Sampling(max_tokens=limit), 0)
-    (answer,) = decode_diffusion(Diffusion(model_of("apd-tiny/dream"), 256, settings), [request])
+    (answer,) = decode_diffusion(MaskedDiffusion(model_of("apd-tiny/dream"), 256, settings), [request])
     assert answer.tokens == case["output_ids"]
     assert answer.unmasked_per_step == case["accepted_per_step"]
     assert answer.forward_passes == case["dllm_forward_passes"]
@@ -82,7 +82,7 @@ def test_windows_are_among_the_cases() -> None:
 def test_a_pass_over_frozen_keys_and_values_gives_the_references_logits(index: int) -> None:
     case, model = FILES["llada-tiny"]["cached_passes"][index], model_of("llada-tiny")
     expected = load_file(GOLDEN / "llada-tiny" / "expected.safetensors")[case["key"]]
-    decoder = Diffusion(model, 256, Remasking(cache=case["cache"], block_length=case["block_length"]))
+    decoder = MaskedDiffusion(model, 256, Remasking(cache=case["cache"], block_length=case["block_length"]))
     prompt = FILES["llada-tiny"]["prompts"][case["prompt_index"]]
     canvas = decoder.open(prompt, Sampling(max_tokens=24), 0)
     canvas.tokens = list(case["sequence_at_block_start"])

@@ -17,7 +17,7 @@ import torch
 from tiny import tiny_spec, tiny_transformer
 from torch import Tensor
 
-from paceline.decode.diffusion import Diffusion, DiffusionRequest, decode_diffusion
+from paceline.decode.diffusion import DiffusionRequest, MaskedDiffusion, decode_diffusion
 from paceline.decode.noise import gumbel
 from paceline.decode.remasking import Remasking
 from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
@@ -151,7 +151,7 @@ def model_with(shift: int, **changes: Any) -> Transformer:
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_a_ragged_batch_is_what_the_definition_says(settings: Remasking, shift: int, temperature: float) -> None:
     model = model_with(shift)
-    decoder = Diffusion(model, USABLE, settings)
+    decoder = MaskedDiffusion(model, USABLE, settings)
     requests = [
         DiffusionRequest(prompt, Sampling(max_tokens=length, temperature=temperature), seed)
         for seed, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True))

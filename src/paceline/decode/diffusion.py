@@ -34,7 +34,7 @@ from paceline.models.attention import Segment, cached_attention
 from paceline.models.transformer import Output, Transformer
 from paceline.request import Sampling
 
-__all__ = ["Diffusion", "DiffusionRequest", "decode_diffusion"]
+__all__ = ["DiffusionRequest", "MaskedDiffusion", "decode_diffusion"]
 
 
 class DiffusionRequest(NamedTuple):
@@ -45,11 +45,13 @@ class DiffusionRequest(NamedTuple):
     seed: int
 
 
-def decode_diffusion(decoder: Diffusion, requests: Many[DiffusionRequest], max_batch: int = 1) -> list[DiffusionAnswer]:
+def decode_diffusion(
+    decoder: MaskedDiffusion, requests: Many[DiffusionRequest], max_batch: int = 1
+) -> list[DiffusionAnswer]:
     """Decode all requests, at most `max_batch` in one pass; what an answer says does not depend on the others.
 
     Raises:
-        BadRequest, ContextOverflow: see `Diffusion.check`; nothing has been decoded then.
+        BadRequest, ContextOverflow: see `MaskedDiffusion.check`; nothing has been decoded then.
     """
     assert max_batch >= 1
     for request in requests:
@@ -67,7 +69,7 @@ def decode_diffusion(decoder: Diffusion, requests: Many[DiffusionRequest], max_b
 
 
 @dataclass(frozen=True, slots=True)
-class Diffusion:
+class MaskedDiffusion:
     """A masked-diffusion model and how it uncovers its answers.
 
     Attributes:
