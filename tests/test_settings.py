@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.settings import Field, Setting, assemble, check_ranges, fields_of, read_settings
+from paceline.settings import Field, Setting, assemble, check_kinds, check_ranges, fields_of, read_settings
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,21 @@ def test_ranges_hold_for_configurations_made_in_python_too(values: dict[str, Any
     check_ranges(Outer(Path("a"), Inner()))
     with pytest.raises(ConfigError, match=message):
         check_ranges(Outer(**given))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"rate": "0.5"}, "rate is '0.5'. It must be a number"),
+        ({"rate": float("nan")}, "rate is nan"),
+        ({"rate": None}, "rate is None"),
+        ({"kind": "medium"}, "kind is 'medium'. It must be 'soft' or 'hard'"),
+    ],
+)
+def test_kinds_hold_for_configurations_made_in_python_too(values: dict[str, Any], message: str) -> None:
+    check_kinds(Inner(rate=1))
+    with pytest.raises(ConfigError, match=message):
+        check_kinds(Inner(**values))
 
 
 @pytest.mark.parametrize("text", ["- a", "a", "a: [", "a: !!python/object:os.system x"])

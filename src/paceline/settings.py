@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_
 
 from paceline.errors import ConfigError
 
-__all__ = ["Field", "Setting", "assemble", "check_ranges", "fields_of", "read_settings"]
+__all__ = ["Field", "Setting", "assemble", "check_kinds", "check_ranges", "fields_of", "read_settings"]
 
 Config = TypeVar("Config")
 
@@ -72,6 +72,17 @@ def assemble(config: type[Config], values: Mapping[str, Any]) -> Config:
     return config(**given)
 
 
+def check_kinds(config: object) -> None:
+    """Refuse a configuration of numbers, words and switches that holds something else, as Python code can give it.
+
+    Raises:
+        ConfigError: names the setting, its value and what is allowed.
+    """
+    for field in fields_of(type(config)):
+        if not _fits(getattr(config, field.name), field.kind):
+            raise _refusal(field, getattr(config, field.name))
+
+
 def check_ranges(config: object) -> None:
     """Refuse a configuration with a number outside the range of its setting. One inside it checks its own.
 
@@ -81,8 +92,7 @@ def check_ranges(config: object) -> None:
     for field in fields_of(type(config)):
         value = getattr(config, field.name, None)
         if not _in_range(value, field.setting):
-            remedy = f"It must be {_described(field)}."
-            raise ConfigError(f"{field.name} is {value!r:.80}.", remedy=remedy, param=field.name)
+            raise _refusal(field, value)
 
 
 def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
@@ -103,6 +113,11 @@ def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
             remedy = f"It must be {_described(known[key])}."
             raise ConfigError(f"{key} is {value!r:.80} in {path}.", remedy=remedy, param=key)
     return values
+
+
+def _refusal(field: Field, value: object) -> ConfigError:
+    remedy = f"It must be {_described(field)}."
+    return ConfigError(f"{field.name} is {value!r:.80}.", remedy=remedy, param=field.name)
 
 
 def _mapping(path: Path) -> dict[Any, Any]:

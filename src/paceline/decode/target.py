@@ -20,7 +20,7 @@ from paceline.models.attention import Segment, cached_attention
 from paceline.models.transformer import Output, Transformer
 from paceline.request import Sampling
 
-__all__ = ["Reading", "Target"]
+__all__ = ["Reading", "Target", "check_prompt"]
 
 _PREFILL_ROWS = 2048
 """Rows of one prompt pass: bounds its memory."""
@@ -71,22 +71,8 @@ class Target:
         return torch.tensor(ids, device=self.device) if ids else None
 
     def check(self, prompt: Many[int], sampling: Sampling) -> None:
-        """Refuse what cannot be decoded.
-
-        Raises:
-            BadRequest: an empty prompt, or an id outside the vocabulary.
-            ContextOverflow: no room for a single new token.
-        """
-        context_tokens = self.model.spec.context_tokens
-        if not prompt:
-            raise BadRequest("The prompt is empty.", remedy="It must have at least one token.", param="prompt")
-        for token in prompt:
-            if not 0 <= token < self.usable_tokens:
-                remedy = f"Ids of this model are 0 … {self.usable_tokens - 1}."
-                raise BadRequest(f"The prompt contains token id {token}.", remedy=remedy, param="prompt")
-        if len(prompt) >= context_tokens:
-            raise ContextOverflow(len(prompt), context_tokens)
-        check_bias(sampling, self.usable_tokens)
+        """Refuse what cannot be decoded; see `check_prompt`."""
+        check_prompt(prompt, sampling, self.usable_tokens, self.model.spec.context_tokens)
 
     def open(self, prompt: Many[int], sampling: Sampling, seed: int, draft_cache: SequenceCache | None) -> Sequence:
         """A new sequence for a request that `check` let pass; nothing has been read yet."""
@@ -151,3 +137,21 @@ class Target:
         attend = cached_attention(segments, (True,) * spec.num_layers, spec.windows)
         output: Output = self.model(tokens, positions, attend, self.taps)
         return output
+
+
+def check_prompt(prompt: Many[int], sampling: Sampling, usable_tokens: int, context_tokens: int) -> None:
+    """Refuse what no model with such a vocabulary and such a context can decode.
+
+    Raises:
+        BadRequest: an empty prompt, or an id outside the vocabulary.
+        ContextOverflow: no room for a single new token.
+    """
+    if not prompt:
+        raise BadRequest("The prompt is empty.", remedy="It must have at least one token.", param="prompt")
+    for token in prompt:
+        if not 0 <= token < usable_tokens:
+            remedy = f"Ids of this model are 0 … {usable_tokens - 1}."
+            raise BadRequest(f"The prompt contains token id {token}.", remedy=remedy, param="prompt")
+    if len(prompt) >= context_tokens:
+        raise ContextOverflow(len(prompt), context_tokens)
+    check_bias(sampling, usable_tokens)

@@ -1,0 +1,198 @@
+"""Masked diffusion: a model that sees the whole text in both directions fills the masks of an answer, a few per pass.
+
+    propose   one pass over prompt, fixed tokens and masks: a token for every mask of the block
+    agree     the ones the model is surest of are kept, by the rules of `remasking`; the others stay masks
+    commit    they are fixed for good; when a block is full, the next one opens
+
+LLaDA (arXiv 2502.09992), Dream (2508.15487; row i - 1 predicts position i) and the caches of Fast-dLLM (2505.22618).
+Every token is argmax of score + temperature * noise at its position, with the same noise in every pass, so an answer
+is a function of its own request. Knows nothing of text, streaming or stop strings.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from paceline.cache.store import SequenceCache
+from paceline.decode.canvas import Canvas, DiffusionAnswer, Fill
+from paceline.decode.confidence import best, confidence
+from paceline.decode.noise import NoiseCache, gumbel
+from paceline.decode.processors import TokenCounts, process
+from paceline.decode.remasking import Remasking, how_many
+from paceline.decode.sampling import choose
+from paceline.decode.sequence import flat
+from paceline.decode.target import check_prompt
+from paceline.decode.windows import candidates, keep, next_window, turn
+from paceline.errors import BadRequest, UnsupportedModel
+from paceline.models.attention import Segment, cached_attention
+from paceline.models.transformer import Output, Transformer
+from paceline.request import Sampling
+
+__all__ = ["DiffusionRequest", "MaskedDiffusion", "decode_diffusion"]
+
+
+class DiffusionRequest(NamedTuple):
+    """One answer to produce. Stop strings of `sampling` are not looked at."""
+
+    prompt: tuple[int, ...]
+    sampling: Sampling
+    seed: int
+
+
+def decode_diffusion(
+    decoder: MaskedDiffusion, requests: Many[DiffusionRequest], max_batch: int = 1
+) -> list[DiffusionAnswer]:
+    """Decode all requests, at most `max_batch` in one pass; what an answer says does not depend on the others.
+
+    Raises:
+        BadRequest, ContextOverflow: see `MaskedDiffusion.check`; nothing has been decoded then.
+    """
+    assert max_batch >= 1
+    for request in requests:
+        decoder.check(request.prompt, request.sampling)
+    answers: dict[int, DiffusionAnswer] = {}
+    waiting, active = deque(enumerate(requests)), dict[int, Canvas]()
+    while waiting or active:
+        while waiting and len(active) < max_batch:
+            index, request = waiting.popleft()
+            active[index] = decoder.open(*request)
+        decoder.step(list(active.values()))
+        answers.update({index: canvas.answer() for index, canvas in active.items() if canvas.finished})
+        active = {index: canvas for index, canvas in active.items() if not canvas.finished}
+    return [answers[index] for index in range(len(requests))]
+
+
+@dataclass(frozen=True, slots=True)
+class MaskedDiffusion:
+    """A masked-diffusion model and how it uncovers its answers.
+
+    Attributes:
+        usable_tokens: ids from here on are padding of the embedding table; they are never drawn.
+
+    Raises:
+        UnsupportedModel: an autoregressive model, or one that does not see the whole text.
+    """
+
+    model: Transformer
+    usable_tokens: int
+    remasking: Remasking
+    name = "diffusion"
+
+    def __post_init__(self) -> None:
+        spec = self.model.spec
+        if spec.diffusion is None:
+            raise UnsupportedModel(f"This {spec.family} model has no mask token.", remedy="Give Dream or LLaDA.")
+        if any(window is not None for window in spec.windows):
+            told = f"sliding_window is {max(filter(None, spec.windows))}."
+            raise UnsupportedModel(told, remedy="A diffusion language model must see the whole text.")
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return self.model.embed.weight.device
+
+    @property
+    def mask_token_id(self) -> int:
+        """What stands where no token is fixed yet; never drawn."""
+        assert self.model.spec.diffusion is not None
+        return self.model.spec.diffusion.mask_token_id
+
+    @property
+    def logit_shift(self) -> int:
+        """Row i - shift predicts position i."""
+        assert self.model.spec.diffusion is not None
+        return self.model.spec.diffusion.logit_shift
+
+    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+        """Refuse what cannot be decoded.
+
+        Raises:
+            BadRequest: an empty prompt, an id outside the vocabulary, or the mask token.
+            ContextOverflow: no room for a single new token.
+        """
+        check_prompt(prompt, sampling, self.usable_tokens, self.model.spec.context_tokens)
+        if self.mask_token_id in prompt:
+            told = f"The prompt contains the mask token, id {self.mask_token_id}."
+            raise BadRequest(told, remedy="Only the answer is masked.", param="prompt")
+
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Canvas:
+        """An answer of masks, as long as max_tokens and the context allow, for a request that `check` let pass."""
+        spec = self.model.spec
+        length = min(len(prompt) + sampling.max_tokens, spec.context_tokens)
+        shape = (spec.num_layers, spec.num_kv_heads, spec.head_dim, length)
+        return Canvas(
+            tokens=[*prompt, *[self.mask_token_id] * (length - len(prompt))],
+            prompt_tokens=len(prompt),
+            masked=list(range(len(prompt), length)),
+            sampling=sampling,
+            seed=seed,
+            end_ids=frozenset(spec.eos_token_ids).union(sampling.stop_token_ids),
+            cache=SequenceCache(*shape, self.model.dtype, self.device),
+            noise=NoiseCache(seed, spec.vocab_size, device=self.device),
+            counts=TokenCounts.of_prompt(prompt, spec.vocab_size, self.device) if sampling.penalised else None,
+        )
+
+    @torch.inference_mode()
+    def step(self, canvases: Many[Canvas]) -> list[Fill]:
+        """One forward pass over answers that are not `finished`: what it fixed in each."""
+        windows = [next_window(canvas, self.remasking, self.logit_shift) for canvas in canvases]
+        masks = [candidates(canvas, window) for canvas, window in zip(canvases, windows, strict=True)]
+        fills = []
+        scores = self._scores(canvases, windows, masks)
+        for canvas, window, positions, own in zip(canvases, windows, masks, scores, strict=True):
+            fills.append(self._fill(canvas, len(window), positions, own))
+            keep(canvas, self.remasking, window, self.logit_shift)
+        return fills
+
+    def read(self, canvases: Many[Canvas], windows: Many[range]) -> list[Tensor]:
+        """Hidden states [rows, hidden] of the positions in each window, which see themselves and their cache.
+
+        The rows lie behind the caches but are not part of them.
+        """
+        rows = [canvas.tokens[window.start : window.stop] for canvas, window in zip(canvases, windows, strict=True)]
+        tokens, positions = flat(rows, [window.start for window in windows], self.device)
+        segments = [Segment(len(window), canvas.cache) for canvas, window in zip(canvases, windows, strict=True)]
+        spec = self.model.spec
+        output: Output = self.model(
+            tokens, positions, cached_attention(segments, (False,) * spec.num_layers, spec.windows)
+        )
+        return list(torch.split(output.hidden, [len(window) for window in windows]))
+
+    def _scores(self, canvases: Many[Canvas], windows: Many[range], masks: Many[list[int]]) -> list[Tensor]:
+        """Scores [masks, vocab] of each answer."""
+        rows = [
+            hidden[[position - self.logit_shift - window.start for position in positions]]
+            for hidden, window, positions in zip(self.read(canvases, windows), windows, masks, strict=True)
+        ]
+        logits = torch.split(self.model.head(torch.cat(rows)), [len(positions) for positions in masks])
+        ids = [*range(self.usable_tokens, self.model.spec.vocab_size), self.mask_token_id]
+        banned = torch.tensor(ids, device=self.device)
+        return [
+            process(own, canvas.sampling, canvas.counts, banned=banned)
+            for own, canvas in zip(logits, canvases, strict=True)
+        ]
+
+    def _fill(self, canvas: Canvas, rows: int, positions: list[int], scores: Tensor) -> Fill:
+        """Fix the best of `positions`, whose scores [positions, vocab] are given."""
+        tokens = choose(scores, canvas.sampling, canvas.noise, positions)
+        worth = self._worth(canvas, scores, tokens, positions)
+        ranking = best(worth)
+        count = how_many(self.remasking, worth[ranking].tolist(), turn(canvas, self.remasking))
+        chosen = ranking[:count].sort().values
+        drawn: list[int] = tokens[chosen].tolist()
+        return canvas.fix([positions[row] for row in chosen.tolist()], drawn, rows)
+
+    def _worth(self, canvas: Canvas, scores: Tensor, tokens: Tensor, positions: list[int]) -> Tensor:
+        """Which positions come first, float64 [positions]: the greater, the earlier."""
+        places = torch.tensor(positions, device=self.device)
+        if self.remasking.order == "left-to-right":
+            return -places.double()
+        if self.remasking.order == "random":
+            return gumbel(canvas.seed, "remask", places, places.new_zeros(1, 1)).squeeze(1).double()
+        return confidence(scores, tokens, self.remasking.order)

@@ -1,0 +1,165 @@
+"""In which order a masked answer is uncovered, and how many of its tokens a forward pass fixes: settings and rules.
+
+    published as                              settings
+    LLaDA low_confidence (2502.09992)         order probability, steps, block_length
+    Fast-dLLM threshold, factor (2505.22618)  order probability, threshold or factor, block_length, cache
+    Dream maskgit_plus (2508.15487)           order probability, steps, schedule linear; topk_margin is order margin,
+                                              entropy is order entropy, origin is order random
+    APD's left to right (2506.00413)          order left-to-right, tokens_per_step, max_lookahead, kv_window
+
+Pure functions on numbers; imports no torch. Knows nothing of models, caches or how tokens are drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple
+
+from paceline.errors import ConfigError
+from paceline.settings import Setting, check_kinds, check_ranges
+
+__all__ = [
+    "Freeze",
+    "Order",
+    "Remasking",
+    "Turn",
+    "above_threshold",
+    "even_share",
+    "how_many",
+    "linear_share",
+    "within_factor",
+]
+
+Order = Literal["probability", "margin", "entropy", "random", "left-to-right"]
+Schedule = Literal["even", "linear"]
+Freeze = Literal["none", "prefix", "dual"]
+
+_COUNTS = ("steps", "threshold", "factor", "tokens_per_step")
+
+
+@dataclass(frozen=True, slots=True)
+class Remasking:
+    """How an answer is uncovered. Without steps, threshold, factor and tokens_per_step: one token per pass.
+
+    Raises:
+        ConfigError: a value out of range, or two settings that exclude each other; names them and what is allowed.
+    """
+
+    order: Annotated[
+        Order, Setting("Which tokens are fixed first: the ones the model is surest of, or a plain order.")
+    ] = "probability"
+    steps: Annotated[int | None, Setting("Passes of the whole answer, shared evenly by its blocks.", least=1)] = None
+    threshold: Annotated[
+        float | None, Setting("Fix every token with at least this probability, in (0, 1].", least=0, most=1)
+    ] = None
+    factor: Annotated[
+        float | None, Setting("Fix n tokens while the n-th has a probability of 1 - factor / (n + 1).", least=0)
+    ] = None
+    tokens_per_step: Annotated[int | None, Setting("Fix so many tokens in every pass.", least=1)] = None
+    schedule: Annotated[Schedule, Setting("How a block's steps share its tokens: evenly, or as Dream does.")] = "even"
+    eps: Annotated[float, Setting("Where Dream's schedule ends, in [0, 1).", least=0, most=1)] = 1e-3
+    block_length: Annotated[
+        int | None, Setting("Fill the answer block by block, each so many tokens long.", least=1)
+    ] = None
+    cache: Annotated[
+        Freeze, Setting("Keys and values that the pass which opens a block freezes: before it, or all around it.")
+    ] = "none"
+    max_lookahead: Annotated[int | None, Setting("Masks that the model sees at most.", least=1)] = None
+    kv_window: Annotated[
+        int | None, Setting("Recompute so many tokens before those of the last pass, less one.", least=1)
+    ] = None
+
+    def __post_init__(self) -> None:
+        check_kinds(self)
+        check_ranges(self)
+        _check_open_ends(self)
+        _check_companions(self)
+
+
+class Turn(NamedTuple):
+    """Where a block stands: passes done in it, passes it gets in all (where `steps` says), and tokens it has."""
+
+    passes: int
+    steps: int
+    tokens: int
+
+
+def how_many(settings: Remasking, ranked: list[float], turn: Turn) -> int:
+    """How many of the open tokens of a block are fixed in this pass: 0 … len(ranked).
+
+    Args:
+        ranked: their worths, falling; probabilities where there is a threshold or a factor.
+    """
+    if settings.threshold is not None:
+        return above_threshold(ranked, settings.threshold)
+    if settings.factor is not None:
+        return within_factor(ranked, settings.factor)
+    if settings.steps is None:
+        return min(settings.tokens_per_step or 1, len(ranked))
+    if settings.schedule == "linear":
+        return linear_share(len(ranked), turn.steps, turn.passes, settings.eps)
+    return even_share(turn.tokens, turn.steps, turn.passes)
+
+
+def even_share(total: int, parts: int, index: int) -> int:
+    """Part `index` of `total`, split into `parts` as even as can be; earlier parts take the remainder."""
+    return total // parts + (index < total % parts)
+
+
+def linear_share(masked: int, steps: int, index: int, eps: float) -> int:
+    """Dream's schedule: int(masked * (1 - t[index + 1] / t[index])), t falling evenly from 1 to eps; all in the last.
+
+    1 - t[i + 1] / t[i] = (1 - eps) / (steps - (1 - eps) i), which rounds once less.
+    """
+    if index == steps - 1:
+        return masked
+    return int(masked * (1 - eps) / (steps - (1 - eps) * index))
+
+
+def above_threshold(ranked: list[float], threshold: float) -> int:
+    """How many of the falling probabilities reach the threshold; the best always counts."""
+    return max(1, sum(probability >= threshold for probability in ranked))
+
+
+def within_factor(ranked: list[float], factor: float) -> int:
+    """The most n so that each of the first n falling probabilities is c_n >= 1 - factor / (n + 1); at least 1.
+
+    Fast-dLLM also takes the last candidate where only that one fails; this is the published rule.
+    """
+    count = 0
+    while count < len(ranked) and ranked[count] >= 1 - factor / (count + 2):
+        count += 1
+    return max(1, count)
+
+
+def _check_open_ends(settings: Remasking) -> None:
+    """Bounds that are themselves not allowed."""
+    for name, bound, rule in (("threshold", 0, "above 0"), ("factor", 0, "above 0"), ("eps", 1, "below 1")):
+        if getattr(settings, name) == bound:
+            raise ConfigError(f"{name} is {bound}.", remedy=f"It must be {rule}.", param=name)
+
+
+def _check_companions(settings: Remasking) -> None:
+    """Settings that exclude or need each other."""
+    given = [name for name in _COUNTS if getattr(settings, name) is not None]
+    if len(given) > 1:
+        _refuse(settings, given[1], "give at most one of " + ", ".join(_COUNTS), beside=given[0])
+    if given and given[0] in ("threshold", "factor") and settings.order != "probability":
+        _refuse(settings, given[0], f"{given[0]} needs order probability", beside="order")
+    if settings.schedule == "linear" and settings.steps is None:
+        _refuse(settings, "schedule", "schedule linear needs steps", beside="steps")
+    for name in ("max_lookahead", "kv_window"):
+        if getattr(settings, name) is not None:
+            _check_window(settings, name)
+
+
+def _check_window(settings: Remasking, name: str) -> None:
+    """A window moves with the first mask: it knows no blocks, and no other order."""
+    for other, needed in (("order", "left-to-right"), ("steps", None), ("block_length", None), ("cache", "none")):
+        if getattr(settings, other) != needed:
+            _refuse(settings, name, f"with {name}, {other} must be {needed}", beside=other)
+
+
+def _refuse(settings: Remasking, name: str, rule: str, *, beside: str) -> None:
+    told = f"{name} is {getattr(settings, name)!r} and {beside} is {getattr(settings, beside)!r}."
+    raise ConfigError(told, remedy=f"Change one of them: {rule}.", param=name)

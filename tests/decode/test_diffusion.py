@@ -1,0 +1,170 @@
+"""Masked-diffusion decoding at its edges; tests/oracle and tests/golden say that its answers are right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tiny import tiny_spec, tiny_transformer
+
+from paceline.decode.canvas import DiffusionAnswer
+from paceline.decode.diffusion import DiffusionRequest, MaskedDiffusion, decode_diffusion
+from paceline.decode.remasking import Remasking
+from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
+from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
+from paceline.request import Sampling
+
+MASK, END = 63, 7
+PROMPT = (5, 11, 2)
+
+
+def decoder(remasking: Remasking | None = None, usable: int = 64, **changes: Any) -> MaskedDiffusion:
+    diffusion = DiffusionSpec(MASK, 1)
+    spec = tiny_spec("qwen2", **{"diffusion": diffusion, "eos_token_ids": (END,), "context_tokens": 20, **changes})
+    return MaskedDiffusion(tiny_transformer(spec), usable, remasking or Remasking())
+
+
+def answer(
+    remasking: Remasking | None = None, prompt: tuple[int, ...] = PROMPT, seed: int = 3, **sampling: Any
+) -> DiffusionAnswer:
+    """One answer of at most 7 tokens, which no end token cuts unless asked for."""
+    asked = Sampling(**{"max_tokens": 7, "logit_bias": {END: -100}, **sampling})
+    return decode_diffusion(decoder(remasking), [DiffusionRequest(prompt, asked, seed)])[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "fixed"),
+    [
+        (Remasking(), [1] * 7),
+        (Remasking(steps=3), [3, 2, 2]),
+        (Remasking(steps=100), [1] * 7),
+        (Remasking(steps=4, block_length=4), [2, 2, 2, 1]),
+        (Remasking(steps=3, block_length=4), [2, 2, 3]),
+        (Remasking(steps=1, block_length=3), [3, 3, 1]),
+        (Remasking(tokens_per_step=4, block_length=5), [4, 1, 2]),
+        (Remasking(tokens_per_step=100), [7]),
+        (Remasking(steps=7, schedule="linear"), [0, 1, 1, 1, 1, 1, 2]),
+        (Remasking(steps=2, schedule="linear", eps=0), [3, 4]),
+        (Remasking(block_length=100, steps=2), [4, 3]),
+        (Remasking(threshold=1.0), [1] * 7),
+        (Remasking(factor=1e9), [7]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+def test_tokens_fixed_in_each_pass(settings: Remasking, fixed: list[int], cache: Any) -> None:
+    values = {name: getattr(settings, name) for name in Remasking.__slots__}
+    assert answer(Remasking(**{**values, "cache": cache})).unmasked_per_step == fixed
+
+
+@pytest.mark.parametrize("settings", [Remasking(), Remasking(steps=5), Remasking(steps=1, schedule="linear")], ids=str)
+@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+def test_one_token(settings: Remasking, cache: Any) -> None:
+    values = {name: getattr(settings, name) for name in Remasking.__slots__}
+    one = answer(Remasking(**{**values, "cache": cache}), prompt=(9,), max_tokens=1)
+    assert (len(one.tokens), one.forward_passes, one.finish_reason) == (1, 1, "length")
+
+
+def test_passes_without_a_token_are_run_where_dreams_schedule_has_them() -> None:
+    one = answer(Remasking(steps=4, schedule="linear"), max_tokens=1)
+    assert one.unmasked_per_step == [0, 0, 0, 1]
+
+
+@pytest.mark.parametrize("order", ["probability", "margin", "entropy", "random", "left-to-right"])
+def test_the_mask_is_never_the_answer(order: Any) -> None:
+    """Were it not banned, its bias would make it every token."""
+    text = answer(Remasking(order), logit_bias={MASK: 100, END: -100})
+    assert len(text.tokens) == 7
+    assert MASK not in text.tokens
+    assert text.tokens == answer(Remasking(order)).tokens
+
+
+def test_padding_of_the_vocabulary_is_never_the_answer() -> None:
+    request = DiffusionRequest(PROMPT, Sampling(max_tokens=7, temperature=50.0), 1)
+    assert max(decode_diffusion(decoder(usable=64), [request])[0].tokens) >= 12
+    prompt = (1, 2)
+    short = decode_diffusion(decoder(usable=12), [request._replace(prompt=prompt)])[0]
+    assert max(short.tokens) < 12
+
+
+@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+def test_a_flood_of_end_tokens_is_cut_behind_the_first_and_not_counted(cache: Any) -> None:
+    flooded = answer(Remasking(tokens_per_step=4, cache=cache), logit_bias={END: 100})
+    assert (flooded.tokens, flooded.finish_reason) == ([END], "stop")
+    assert sum(flooded.unmasked_per_step) == 1
+    assert all(position == len(PROMPT) for fill in flooded.fills for position in fill.positions)
+
+
+def test_an_end_token_saves_the_passes_behind_it() -> None:
+    settings = Remasking("left-to-right", tokens_per_step=2)
+    assert answer(settings, logit_bias={END: 100}).forward_passes == 1
+
+
+def test_end_tokens_of_the_prompt_do_not_matter() -> None:
+    text = answer(prompt=(END, 4, END))
+    assert (len(text.tokens), text.finish_reason) == (7, "length")
+
+
+def test_stop_tokens_of_the_request_end_it_too() -> None:
+    whole = answer().tokens
+    cut = answer(stop_token_ids=[whole[3]])
+    assert cut.tokens == whole[: whole.index(whole[3]) + 1]
+    assert cut.finish_reason == "stop"
+
+
+def test_the_context_bounds_the_answer() -> None:
+    assert len(answer(prompt=(3,) * 15, max_tokens=100).tokens) == 5
+    assert len(answer(prompt=(3,) * 19).tokens) == 1
+    with pytest.raises(ContextOverflow, match="20 tokens, the model's context is 20"):
+        answer(prompt=(3,) * 20)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"), [((), "empty"), ((3, 64), "token id 64"), ((3, MASK), "mask token, id 63")]
+)
+def test_prompts_that_cannot_be_decoded(prompt: tuple[int, ...], message: str) -> None:
+    with pytest.raises(BadRequest, match=message):
+        answer(prompt=prompt)
+
+
+def test_models_that_cannot_be_decoded() -> None:
+    with pytest.raises(UnsupportedModel, match="no mask token"):
+        decoder(diffusion=None)
+    with pytest.raises(UnsupportedModel, match="sliding_window is 8"):
+        decoder(windows=(None, 8))
+
+
+def test_the_seed_decides_and_nothing_else() -> None:
+    texts = [answer(Remasking(steps=3), temperature=1.0, seed=seed).tokens for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_a_cold_or_filtered_draw_is_greedy() -> None:
+    greedy = answer(Remasking(steps=3))
+    assert answer(Remasking(steps=3), temperature=1e-6) == greedy
+    assert answer(Remasking(steps=3), temperature=1.0, top_k=1) == greedy
+
+
+@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+def test_answers_of_other_settings_share_a_batch(cache: Any) -> None:
+    """Penalties, filters, biases and lengths of one answer leave the others alone."""
+    samplings = [
+        Sampling(max_tokens=9, presence_penalty=1.5, temperature=0.7),
+        Sampling(max_tokens=4, temperature=1.3, top_p=0.8),
+        Sampling(max_tokens=1),
+        Sampling(max_tokens=12, logit_bias={9: 5.0}, repetition_penalty=1.3),
+        Sampling(max_tokens=12, frequency_penalty=2.0, temperature=0.2),
+    ]
+    requests = [DiffusionRequest(PROMPT[: 1 + i % 3], sampling, i) for i, sampling in enumerate(samplings)]
+    it = decoder(Remasking(steps=6, block_length=5, cache=cache))
+    alone = [decode_diffusion(it, [request])[0] for request in requests]
+    for max_batch in (1, 2, 5, 9):
+        assert decode_diffusion(it, requests, max_batch) == alone
+    assert decode_diffusion(it, requests[::-1], 3) == alone[::-1]
+
+
+def test_nothing_is_decoded_where_one_request_is_refused() -> None:
+    it = decoder()
+    with pytest.raises(BadRequest):
+        decode_diffusion(it, [DiffusionRequest(PROMPT, Sampling(), 0), DiffusionRequest((), Sampling(), 0)])
+    assert decode_diffusion(it, []) == []

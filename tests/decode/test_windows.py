@@ -1,0 +1,115 @@
+"""What a pass computes and what it takes from the cache: positions, and the rows that stay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from tiny import tiny_cache, tiny_spec, tiny_transformer
+
+from paceline.cache.store import SequenceCache
+from paceline.decode.canvas import Canvas
+from paceline.decode.noise import NoiseCache
+from paceline.decode.remasking import Remasking, Turn
+from paceline.decode.windows import candidates, freeze, keep, next_window, turn
+from paceline.request import Sampling
+
+
+def numbered(rows: int) -> SequenceCache:
+    """A cache into which a pass of `rows` rows wrote, each with its number, without being kept."""
+    cache = SequenceCache(2, 1, 1, rows, torch.float32, torch.device("cpu"))
+    for layer in range(2):
+        cache.append(layer, torch.arange(rows).view(-1, 1, 1), -torch.arange(rows).view(-1, 1, 1))
+    return cache
+
+
+def kept(cache: SequenceCache) -> list[int]:
+    keys, values = cache.view(1)
+    assert torch.equal(keys, -values)
+    return [int(key) for key in keys.flatten().tolist()]
+
+
+@pytest.mark.parametrize(
+    ("kind", "block", "rows"),
+    [
+        ("none", range(3, 6), []),
+        ("prefix", range(3, 6), [0, 1, 2]),
+        ("dual", range(3, 6), [0, 1, 2, 6, 7, 8]),
+        ("dual", range(3, 9), [0, 1, 2]),
+        ("dual", range(9), []),
+    ],
+)
+def test_freezing_keeps_what_is_outside_the_block(kind: Any, block: range, rows: list[int]) -> None:
+    cache = numbered(9)
+    freeze(cache, kind, block, 9)
+    assert kept(cache) == rows
+
+
+def canvas(prompt_tokens: int = 4, new_tokens: int = 7) -> Canvas:
+    length = prompt_tokens + new_tokens
+    return Canvas(
+        tokens=[1] * prompt_tokens + [63] * new_tokens,
+        prompt_tokens=prompt_tokens,
+        masked=list(range(prompt_tokens, length)),
+        sampling=Sampling(),
+        seed=0,
+        end_ids=frozenset(),
+        cache=tiny_cache(tiny_transformer(tiny_spec()), length),
+        noise=NoiseCache(0, 64),
+        counts=None,
+    )
+
+
+def passes(settings: Remasking, shift: int) -> list[tuple[int, int, int]]:
+    """(first row, end of rows, rows cached) of every pass, two masks filled in each."""
+    it, done = canvas(), []
+    while not it.finished:
+        window = next_window(it, settings, shift)
+        done.append((window.start, window.stop, it.cache.length))
+        positions = candidates(it, window)[:2]
+        it.fix(positions, [5] * len(positions), len(window))
+        keep(it, settings, window, shift)
+    return done
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+def test_the_opening_pass_computes_everything_and_the_others_the_rest(shift: int) -> None:
+    """Prompt 0-3, blocks 4-6, 7-9 and 10."""
+    opening = (0, 11, 0)
+    assert passes(Remasking(block_length=3), shift) == [opening] * 5
+    first, second = (4 - shift, 11, 4 - shift), (7 - shift, 11, 7 - shift)
+    assert passes(Remasking(block_length=3, cache="prefix"), shift) == [opening, first, opening, second, opening]
+    first, second = (4 - shift, 7, 8 - shift), (7 - shift, 10, 8 - shift)
+    assert passes(Remasking(block_length=3, cache="dual"), shift) == [opening, first, opening, second, opening]
+
+
+def test_a_window_moves_with_the_first_mask() -> None:
+    def of(**settings: Any) -> list[tuple[int, int, int]]:
+        return passes(Remasking(order="left-to-right", tokens_per_step=2, **settings), 1)
+
+    assert of(max_lookahead=3) == [(0, 7, 0), (0, 9, 0), (0, 11, 0), (0, 11, 0)]
+    assert of(kv_window=1) == [(0, 11, 0), (4, 11, 4), (6, 11, 6), (8, 11, 8)]
+    assert of(kv_window=3) == [(0, 11, 0), (2, 11, 2), (4, 11, 4), (6, 11, 6)]
+    assert of(kv_window=100) == [(0, 11, 0)] * 4
+    assert of(kv_window=2, max_lookahead=3) == [(0, 7, 0), (3, 9, 3), (5, 11, 5), (7, 11, 7)]
+
+
+def test_masks_outside_the_block_or_out_of_sight_wait() -> None:
+    it = canvas()
+    assert candidates(it, next_window(it, Remasking(block_length=3), 0)) == [4, 5, 6]
+    window = next_window(canvas(), Remasking(order="left-to-right", max_lookahead=2), 0)
+    assert window == range(6)
+
+
+def test_steps_are_shared_by_the_blocks_and_none_goes_without() -> None:
+    def turns(steps: int) -> list[Turn]:
+        it, settings, found = canvas(), Remasking(steps=steps, block_length=3), []
+        while not it.finished:
+            window = next_window(it, settings, 0)
+            found.append(turn(it, settings))
+            it.fix(candidates(it, window), [5] * len(candidates(it, window)), len(window))
+        return found
+
+    assert turns(7) == [Turn(0, 3, 3), Turn(0, 2, 3), Turn(0, 2, 1)]
+    assert turns(2) == [Turn(0, 1, 3), Turn(0, 1, 3), Turn(0, 1, 1)]

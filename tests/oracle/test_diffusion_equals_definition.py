@@ -1,0 +1,172 @@
+"""Masked-diffusion decoding against its definitions, written down once more without the code under test.
+
+The oracle keeps keys and values by position, attends without a fused kernel, and decodes one answer at a time; ours
+decodes ragged batches. float64 and `==`: tokens, the passes, and what each of them fixed. All draws are seeded, so a
+failure is a difference, not chance.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import tiny_spec, tiny_transformer
+from torch import Tensor
+
+from paceline.decode.diffusion import DiffusionRequest, MaskedDiffusion, decode_diffusion
+from paceline.decode.noise import gumbel
+from paceline.decode.remasking import Remasking
+from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
+from paceline.models.transformer import Transformer
+from paceline.request import Sampling
+
+MASK, USABLE, END = 63, 61, 7
+PROMPTS = [tuple((7 * n + 3 * i) % 60 for i in range(length)) for n, length in enumerate((5, 1, 12, 3))]
+LENGTHS = (9, 6, 1, 12)
+
+SETTINGS = [
+    Remasking(),
+    Remasking(order="margin", steps=4),
+    Remasking(order="entropy", steps=5, schedule="linear"),
+    Remasking(order="random", steps=14, schedule="linear", eps=0.2),
+    Remasking(order="random", tokens_per_step=3, block_length=5),
+    Remasking(steps=7, block_length=4),
+    Remasking(steps=2, block_length=3),
+    Remasking(steps=100, block_length=7),
+    Remasking(threshold=0.2, block_length=6),
+    Remasking(factor=1.2, block_length=6),
+    Remasking(threshold=0.2, block_length=6, cache="prefix"),
+    Remasking(steps=9, block_length=5, cache="prefix"),
+    Remasking(factor=1.2, block_length=6, cache="dual"),
+    Remasking(steps=9, block_length=5, cache="dual"),
+    Remasking(tokens_per_step=2, cache="dual"),
+    Remasking(order="left-to-right", tokens_per_step=2),
+    Remasking(order="left-to-right", tokens_per_step=3, max_lookahead=4),
+    Remasking(order="left-to-right", tokens_per_step=4, max_lookahead=3, kv_window=1),
+    Remasking(order="left-to-right", tokens_per_step=2, kv_window=3),
+]
+
+
+class Rows:
+    """Keys and values by position, as their last computation left them."""
+
+    def __init__(self, model: Transformer, length: int) -> None:
+        spec = model.spec
+        self.model = model
+        self.kept = torch.zeros(spec.num_layers, 2, length, spec.num_kv_heads, spec.head_dim, dtype=torch.float64)
+
+    def logits(self, tokens: list[int], computed: range, seen: int) -> Tensor:
+        """Logits of the rows in `computed`, which see the first `seen` positions."""
+        where = torch.tensor(list(computed))
+
+        def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            self.kept[layer, 0, where], self.kept[layer, 1, where] = keys, values
+            groups = queries.shape[1] // keys.shape[1]
+            k, v = (rows[:seen].repeat_interleave(groups, 1) for rows in self.kept[layer])
+            law = (torch.einsum("qhd,khd->hqk", queries, k) / queries.shape[2] ** 0.5).softmax(-1)
+            return torch.einsum("hqk,khd->qhd", law, v).flatten(1)
+
+        return self.model.head(self.model(torch.tensor(tokens)[where], where, attend).hidden)
+
+
+def defined(model: Transformer, settings: Remasking, request: DiffusionRequest) -> tuple[list[int], list[int]]:
+    """The answer, and how many of its tokens each pass fixed; passes after its end fix none."""
+    prompt, sampling, _ = request
+    assert model.spec.diffusion is not None
+    shift, length = model.spec.diffusion.logit_shift, len(prompt) + sampling.max_tokens
+    tokens, rows = [*prompt, *[MASK] * sampling.max_tokens], Rows(model, length)
+    size = settings.block_length or sampling.max_tokens
+    starts = list(range(len(prompt), length, size))
+    passes: list[list[int]] = []
+    before = len(prompt)  # the first mask of the last pass
+    for block, start in enumerate(starts):
+        stop = min(start + size, length)
+        steps = max(1, len(np.array_split(np.arange(settings.steps or 1), len(starts))[block]))
+        left, done = list(range(start, stop)), 0
+        while left:
+            computed, seen = range(length), length
+            if settings.cache != "none" and done:
+                computed = range(start - shift, stop if settings.cache == "dual" else length)
+            if settings.max_lookahead is not None:
+                computed = range(seen := min(length, left[0] + settings.max_lookahead))
+            if settings.kv_window is not None and done:
+                computed = range(max(0, before - (settings.kv_window - 1)), seen)
+            before = left[0]
+            scores = rows.logits(tokens, computed, seen)
+            open_now = [position for position in left if position < computed.stop]
+            drawn = {p: propose(scores[p - shift - computed.start], p, settings, request) for p in open_now}
+            order = sorted(open_now, key=lambda p: (-drawn[p][1], p))
+            count = how_many(settings, [drawn[p][1] for p in order], done, steps, stop - start)
+            for position in order[:count]:
+                tokens[position] = drawn[position][0]
+            left = [position for position in left if position not in order[:count]]
+            passes.append(order[:count])
+            done += 1
+    ends = [position for position in range(len(prompt), length) if tokens[position] == END]
+    stop = ends[0] + 1 if ends else length
+    return tokens[len(prompt) : stop], [sum(position < stop for position in fixed) for fixed in passes]
+
+
+def propose(logits: Tensor, position: int, settings: Remasking, request: DiffusionRequest) -> tuple[int, float]:
+    """The token drawn at a position, and what it is worth."""
+    scores = logits.clone()
+    scores[[*range(USABLE, 64)]] = -torch.inf
+    noise = gumbel(request.seed, "token", torch.tensor([position]), torch.arange(64)[None])[0]
+    token = int((scores + request.sampling.temperature * noise.double()).argmax())
+    law = scores.softmax(-1).numpy()
+    if settings.order == "margin":
+        return token, float(np.sort(law)[-1] - np.sort(law)[-2])
+    if settings.order == "entropy":
+        return token, float((law[law > 0] * np.log(law[law > 0])).sum())
+    if settings.order == "random":
+        return token, float(gumbel(request.seed, "remask", torch.tensor([position]), torch.tensor([[0]])))
+    return token, float(law[token]) if settings.order == "probability" else float(-position)
+
+
+def how_many(settings: Remasking, ranked: list[float], done: int, steps: int, block_tokens: int) -> int:
+    if settings.threshold is not None:
+        return max(1, len([worth for worth in ranked if worth >= settings.threshold]))
+    if settings.factor is not None:
+        reached = [worth >= 1 - settings.factor / (n + 1) for n, worth in enumerate(ranked, start=1)]
+        return max(1, len(list(itertools.takewhile(bool, reached))))
+    if settings.steps is None:
+        return min(len(ranked), settings.tokens_per_step or 1)
+    if settings.schedule == "even":
+        return len(np.array_split(np.arange(block_tokens), steps)[done])
+    times = np.linspace(1, settings.eps, steps + 1)
+    return len(ranked) if done == steps - 1 else int(len(ranked) * (1 - times[done + 1] / times[done]))
+
+
+def model_with(shift: int, **changes: Any) -> Transformer:
+    spec = tiny_spec("qwen2", diffusion=DiffusionSpec(MASK, shift), eos_token_ids=(END,), **changes)
+    return tiny_transformer(spec)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_a_ragged_batch_is_what_the_definition_says(settings: Remasking, shift: int, temperature: float) -> None:
+    model = model_with(shift)
+    decoder = MaskedDiffusion(model, USABLE, settings)
+    requests = [
+        DiffusionRequest(prompt, Sampling(max_tokens=length, temperature=temperature), seed)
+        for seed, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True))
+    ]
+    batched = decode_diffusion(decoder, requests, max_batch=3)
+    for request, answer in zip(requests, batched, strict=True):
+        tokens, fixed = defined(model, settings, request)
+        assert answer.tokens == tokens
+        passes = answer.forward_passes
+        assert answer.unmasked_per_step == fixed[:passes]
+        assert sum(fixed[passes:]) == 0
+        assert (answer.finish_reason == "stop") == (tokens[-1] == END)
+        assert decode_diffusion(decoder, [request]) == [answer]
+
+
+def test_the_settings_tried_use_every_field() -> None:
+    for field in dataclasses.fields(Remasking):
+        assert len({getattr(settings, field.name) for settings in SETTINGS}) > 1, field.name
