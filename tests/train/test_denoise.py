@@ -180,3 +180,14 @@ def test_acceptance_length(target: Transformer, drafter: Drafter, steps: int) ->
         blocks.tokens[row, first : first + agreed] = said[:agreed]
         blocks.tokens[row, first + agreed] = (said[agreed] + 1) % 60
     assert acceptance_length(drafter, blocks, steps) == 1 + (3 + 5) / 2
+
+
+def test_acceptance_length_of_answers_too_short_for_a_whole_block(target: Transformer, drafter: Drafter) -> None:
+    """Three slots are left behind one anchor, one behind the other: 2 and 1 of them agree."""
+    blocks = blocks_of(target, drafter, torch.tensor([[20], [22]]))
+    for row, agreed in ((0, 2), (1, 1)):
+        said = denoise(drafter, alone(blocks, row, 0), 1).logits[0, 0].argmax(-1)
+        first = int(blocks.anchors[row, 0]) + 1
+        blocks.tokens[row, first : first + agreed] = said[:agreed]
+        blocks.tokens[row, first + agreed :] = (said[agreed] + 1) % 60
+    assert acceptance_length(drafter, blocks) == 1 + (2 + 1) / 2

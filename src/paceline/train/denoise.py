@@ -73,10 +73,15 @@ def reveal(opened: Opened, share: float) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def acceptance_length(drafter: Drafter, blocks: Blocks, steps: int = 1) -> float:
-    """Mean tokens per round, the bonus token included, if the answers are the target's choices; whole blocks only."""
+    """Mean tokens per round, the bonus token included, if the answers are the target's choices.
+
+    Only whole blocks count; where answers are too short for any, all blocks do, as far as they go.
+    """
     said = denoise(drafter, blocks, steps)
     agreed = (said.logits.argmax(-1) == said.targets) & said.real
-    return float((agreed.long().cumprod(-1).sum(-1)[said.real.all(-1)] + 1.0).mean())
+    whole = said.real.all(-1)
+    counted = whole if bool(whole.any()) else torch.ones_like(whole)
+    return float((agreed.long().cumprod(-1).sum(-1)[counted] + 1.0).mean())
 
 
 def _choose(logits: Tensor, mask_token_id: int) -> tuple[Tensor, Tensor]:
