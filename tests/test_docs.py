@@ -1,8 +1,10 @@
-"""What the documents say is there, is there."""
+"""What the documents say is there, is there; and it is there for everybody who clones the repository."""
 
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,21 @@ def test_the_house_names_every_file_once() -> None:
     files = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py")]
     inner = {name for name in files if name.count("/") and name.endswith("__init__.py")}
     assert sorted(named) == sorted(set(files) - inner)
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="no checkout")
+def test_git_ignores_no_source_file() -> None:
+    files = [str(path) for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*") if path.is_file()]
+    kept = [path for path in files if "__pycache__" not in path]
+    ignored = subprocess.run(
+        ["git", "check-ignore", "--no-index", "--stdin"],
+        input="\n".join(kept),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ignored.stdout, ignored.returncode) == ("", 1)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -1,0 +1,94 @@
+"""The model cards of a build: what a model is, how it was made, and what was measured on it.
+
+Reads a checkpoint's shape and the log of its training; the other figures are given. Knows nothing of how they were
+measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from paceline.models.safetensors_file import read_json, read_tensors
+from paceline.models.spec import drafter_spec, transformer_spec
+from paceline.train.build.recipe import Recipe
+from paceline.train.fit.log import read_log
+from paceline.train.heldout import Score
+from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
+
+__all__ = ["drafter_card", "score_table", "target_card"]
+
+
+def target_card(folder: Path, recipe: Recipe, scores: Iterable[Score], distinct: Mapping[str, float | None]) -> str:
+    """The card of the target in `folder`; `distinct` is the share of distinct 4-grams in greedy answers by scenario."""
+    spec = transformer_spec(read_json(folder / "config.json"))
+    fit, unloop = recipe.target.fit, recipe.unloop.fit
+    return f"""# {BUNDLED_TARGET}
+
+The AR target of the bundled pair.
+
+{spec.family.capitalize()} layout, {spec.num_layers} layers of width {spec.hidden_size} ({spec.num_heads} query heads,
+{spec.num_kv_heads} key heads of {spec.head_dim}, SwiGLU {spec.intermediate_size}), {_millions(folder)} M parameters,
+byte-level BPE of {spec.vocab_size} tokens with chat template and mask token, bfloat16.
+
+**Made by** `paceline zoo build`: {fit.steps:,} steps of {recipe.target.windows_per_batch} windows of
+{recipe.target.window_tokens} tokens at a peak rate of {fit.learning_rate:g} (Muon and AdamW, cosine schedule, bfloat16
+autocast), then {recipe.rounds} rounds of {unloop.steps} steps at {unloop.learning_rate:g} in which greedy answers to
+{recipe.loops.count} beginnings of training documents unlearn what they say again, beside windows of the corpus.
+`curve.png` shows the training.
+
+**Trained on** Python's standard library and pip (functions and classes), the language reference and long docstrings
+that come with Python, and text of the generators in `paceline/zoo/`: {recipe.stories:,} stories and reports,
+{recipe.dialogues:,} dialogues, {recipe.modules:,} small Python modules. Held out: whole files by a hash of their name,
+and generator seeds from 1,000,000,000 on.
+
+**Measured** on held-out text, in bits per byte, beside a 5-gram model (Kneser-Ney) of the same corpus:
+
+{score_table(scores)}
+
+Share of distinct 4-grams in greedy answers to held-out prompts: {_figures(distinct)}.
+
+**For** trying out and testing decoding. It writes fluent stories, mails and code that looks right and means little; it
+copies badly and calculates badly. Do not ask it for facts.
+"""
+
+
+def score_table(scores: Iterable[Score]) -> str:
+    """Markdown: bits per byte of the model and of the 5-gram model."""
+    lines = [f"| {each.kind} | {each.bytes:,} | {each.model:.3f} | {each.ngram:.3f} |" for each in scores]
+    return "\n".join(("| kind | bytes | bits/byte | 5-gram |", "|---|---|---|---|", *lines))
+
+
+def drafter_card(folder: Path, recipe: Recipe, expected: Mapping[str, float | None]) -> str:
+    """The card of the drafter in `folder`; `expected` is the greedy acceptance length by scenario, held out."""
+    spec = drafter_spec(read_json(folder / "config.json"))
+    kept_back = [
+        line["acceptance_length"] for line in read_log(folder / "run" / "log.jsonl") if "acceptance_length" in line
+    ]
+    config, answers = recipe.drafter, recipe.answers
+    taps = ", ".join(map(str, spec.target_layer_ids))
+    return f"""# {BUNDLED_DRAFTER}
+
+The DFlash v1 drafter of {BUNDLED_TARGET}.
+
+arXiv 2602.06036: {spec.block.num_layers} Qwen3 layers of the target's width, block {spec.block_size}, taps behind
+layers {taps} of the target, {_millions(folder)} M parameters of its own (embedding and head are the target's).
+
+**Made by** `paceline zoo build`: {answers.count:,} answers of {BUNDLED_TARGET} to beginnings of its training documents,
+{answers.sampled_share:.0%} of them drawn at temperatures, for {config.fit.steps:,} steps of {config.rows_per_batch}
+answers at a peak rate of {config.fit.learning_rate:g}. Blocks of {config.shortest_block} to {spec.block_size} behind
+random anchors; slots are weighted by {config.objective.weighting} (see `train/losses.py`). `curve.png` shows the
+training.
+
+**Measured**: acceptance length {kept_back[-1]:.2f} on answers kept back. Expect, on held-out prompts, greedy, the free
+token of the target included: {_figures(expected)}. It is worth what its target's text is worth: templates and
+boilerplate are easy to draft.
+"""
+
+
+def _millions(folder: Path) -> str:
+    return f"{sum(tensor.numel() for tensor in read_tensors(folder).values()) / 1e6:.1f}"
+
+
+def _figures(by_scenario: Mapping[str, float | None]) -> str:
+    return ", ".join(f"{figure:.2f} {name}" for name, figure in by_scenario.items() if figure is not None)
