@@ -27,7 +27,9 @@ def test_the_house_names_every_file_once() -> None:
 
 @pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="no checkout")
 def test_git_ignores_no_source_file() -> None:
-    files = [str(path) for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*") if path.is_file()]
+    files = [
+        str(path) for folder in ("src", "tests", "docs") for path in (ROOT / folder).rglob("*.*") if path.is_file()
+    ]
     kept = [path for path in files if "__pycache__" not in path]
     ignored = subprocess.run(
         ["git", "check-ignore", "--no-index", "--stdin"],

@@ -40,11 +40,12 @@ def build(
     set_threads(threads)
     recipe = bundled_recipe(out, scale)
     todo = stages(out, recipe)
+    if not only_plan:
+        open_build(out, recipe)  # before the trial, so that a folder that will not do is told at once
     say("Trying some steps, to say how long it takes …")
     _show_plan(plan(todo, measure_rates(recipe)))
     if only_plan:
         return
-    open_build(out, recipe)
     for stage in todo:
         say(f"{stage.folder}{' is there' if stage.done else ' …'}")
         stage.complete()
