@@ -81,6 +81,18 @@ def test_the_same_command_again_changes_nothing(run: Run, built: Path, tmp_path:
     assert {path: path.stat().st_mtime_ns for path in out.rglob("part-*")} == answers
 
 
+def test_a_seed_that_torch_cannot_take_is_refused(run: Run, built: Path, tmp_path: Path) -> None:
+    told = run("train", "target", "--corpus", built, "--out", tmp_path / "t", "--seed", 2**64)
+    assert told.code == 2
+    assert "4294967295" in told.err
+
+
+def test_help_shows_pairs_as_they_are_given(run: Run) -> None:
+    told = run("train", "drafter", "--help").out
+    assert "--temperatures <float> <float>" in told
+    assert "--prompt-tokens <int> <int>" in told
+
+
 def test_other_settings_in_the_same_folder_are_refused(run: Run, built: Path, tmp_path: Path) -> None:
     assert train_pair(run, built, tmp_path / "out").code == 0
     told = train_pair(run, built, tmp_path / "out", steps=3)

@@ -171,7 +171,7 @@ def _in_range(value: object, setting: Setting) -> bool:
 
 def _described(field: Field) -> str:
     bounds = ((" of at least", field.setting.least), (" of at most", field.setting.most))
-    told = " and".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+    told = " and".join(f"{words} {bound:.15g}" for words, bound in bounds if bound is not None)
     return _kind_described(field.kind) + told
 
 

@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from paceline.zoo.corpus import HELDOUT_FIRST_SEED, build, dialogue_document, documents, story_document, write_arrays
 from paceline.zoo.documents import KINDS, Document, split_of
@@ -92,3 +93,21 @@ def test_building_writes_a_tokenizer_and_both_splits(tmp_path, monkeypatch):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"tokenizer", "train.npz", "heldout.npz"}
     with np.load(tmp_path / "out" / "heldout.npz") as arrays:
         assert len(arrays["kinds"]) >= 2
+
+
+def test_a_folder_that_cannot_be_written_is_told_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("paceline.zoo.corpus.documents", lambda *counts: pytest.fail("worked first"))
+    with pytest.raises(OSError, match="file"):
+        build(tmp_path / "file" / "corpus")
+
+
+def test_a_killed_rebuild_leaves_no_arrays_of_another_tokenizer(tmp_path, monkeypatch):
+    monkeypatch.setattr("paceline.zoo.corpus.library_documents", lambda: iter(LIBRARY[:40]))
+    save(train_tokenizer([story_document(n, "train") for n in range(12)], 400), tmp_path / "small")
+    few = (tmp_path / "out", tmp_path / "small", 5, 5, 5)
+    build(*few)
+    monkeypatch.setattr("paceline.zoo.corpus.write_arrays", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        build(*few)
+    assert not list((tmp_path / "out").glob("*.npz"))

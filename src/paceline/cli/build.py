@@ -41,7 +41,7 @@ def build(
     recipe = bundled_recipe(out, scale)
     todo = stages(out, recipe)
     if not only_plan:
-        open_build(out, recipe)
+        open_build(out, recipe)  # before the trial, so that a folder that will not do is told at once
     say("Trying some steps, to say how long it takes …")
     _show_plan(plan(todo, measure_rates(recipe)))
     if only_plan:

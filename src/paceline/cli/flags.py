@@ -89,7 +89,9 @@ def _typed(kind: Any) -> tuple[Any, str | None]:
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         element, metavar = _typed(get_args(kind)[0])
         return GenericAlias(list, (element,)), metavar
-    if get_origin(kind) is not tuple and {str, Path} <= set(get_args(kind)):  # a name or a folder: text for either
+    if get_origin(kind) is tuple:
+        return kind, " ".join(f"<{each.__name__}>" for each in get_args(kind))  # blanks between them, as they are given
+    if {str, Path} <= set(get_args(kind)):  # a name or a folder: text for either
         return reduce(or_, (each for each in get_args(kind) if each is not Path)), None
     return kind, None
 

@@ -50,7 +50,7 @@ class FitConfig:
     compile: Annotated[
         bool, Setting("Use torch.compile, which needs a C++ compiler and pays after some hundred steps.")
     ] = False
-    seed: Annotated[int, Setting("Of everything that is drawn.", least=0)] = 0
+    seed: Annotated[int, Setting("Of everything that is drawn.", least=0, most=2**32 - 1)] = 0
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.ema_decay < 1.0:

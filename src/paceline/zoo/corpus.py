@@ -122,13 +122,17 @@ def build(
 
     Raises:
         ConfigError: the tokenizer cannot be read, or there is too little text to train one.
+        OSError: `out` cannot be written; told before anything is generated.
     """
+    out.mkdir(parents=True, exist_ok=True)  # before the work: a folder that cannot be written is told at once
     counts = (stories, dialogues, modules)
     train = list(documents("train", *counts))
     try:
         encoder = load(tokenizer) if tokenizer else train_tokenizer(train)
     except Exception as error:  # `tokenizers` raises plain Exception, and too little text a ValueError
         raise ConfigError(f"There is no tokenizer: {error}.") from error
+    for stale in ("train.npz", "heldout.npz"):  # ids of another tokenizer, should this be killed before the new ones
+        (out / stale).unlink(missing_ok=True)
     save(encoder, out / "tokenizer")
     write_arrays(encoder, train, out / "train.npz")
     write_arrays(encoder, list(documents("heldout", *counts)), out / "heldout.npz")
