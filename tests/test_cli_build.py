@@ -37,17 +37,6 @@ def test_a_plan_names_every_stage_and_builds_nothing(run: Run, tmp_path: Path) -
     assert not (tmp_path / "zoo").exists()
 
 
-@pytest.mark.usefixtures("small")
-def test_a_folder_of_another_recipe_is_refused_before_anything_is_tried(run: Run, tmp_path: Path) -> None:
-    out = tmp_path / "zoo"
-    out.mkdir()
-    (out / "recipe.json").write_text("{}")
-    told = run("zoo", "build", out, "--scale", 0.001)
-    assert told.code == 1
-    assert "another recipe" in told.err
-    assert "Trying" not in told.err
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_a_build_makes_the_pair_and_its_cards_and_goes_on_where_it_stopped(
