@@ -39,14 +39,14 @@ def build(
 
     set_threads(threads)
     recipe = bundled_recipe(out, scale)
-    todo = stages(out, recipe)
+    steps = stages(out, recipe)
     if not only_plan:
         open_build(out, recipe)  # before the trial, so that a folder that will not do is told at once
     say("Trying some steps, to say how long it takes …")
-    _show_plan(plan(todo, measure_rates(recipe)))
+    _show_plan(plan(steps, measure_rates(recipe)))
     if only_plan:
         return
-    for stage in todo:
+    for stage in steps:
         say(f"{stage.folder}{' is there' if stage.done else ' …'}")
         stage.complete()
     _finish(out, recipe)
