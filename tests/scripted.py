@@ -46,7 +46,7 @@ class ScriptedDFlash(DFlash):
 class Watched:
     """A decoder, and the prompts that took part in each of its steps."""
 
-    decoder: Decoder
+    decoder: Decoder[Any]
     steps: list[list[tuple[int, ...]]] = field(default_factory=list)
     sequences: dict[tuple[int, ...], Decoded] = field(default_factory=dict)
 
@@ -54,15 +54,15 @@ class Watched:
     def name(self) -> str:
         return self.decoder.name
 
-    def check(self, prompt: Sequence[int], sampling: Sampling) -> None:
-        self.decoder.check(prompt, sampling)
+    def check(self, prompt: Sequence[int], sampling: Sampling, suffix: Sequence[int] = ()) -> None:
+        self.decoder.check(prompt, sampling, suffix)
 
-    def open(self, prompt: Sequence[int], sampling: Sampling, seed: int) -> Decoded:
+    def open(self, prompt: Sequence[int], sampling: Sampling, seed: int, suffix: Sequence[int] = ()) -> Decoded:
         self.sequences[tuple(prompt)] = self.decoder.open(prompt, sampling, seed)
         return self.sequences[tuple(prompt)]
 
-    def prefill(self, sequences: Sequence[Decoded]) -> None:
-        self.decoder.prefill(sequences)
+    def prefill(self, sequences: Sequence[Decoded]) -> list[tuple[int, ...]]:
+        return self.decoder.prefill(sequences)
 
     def step(self, sequences: Sequence[Decoded]) -> list[Round]:
         self.steps.append([prompt_of(sequence) for sequence in sequences])
@@ -129,16 +129,16 @@ def prompt_of(sequence: Decoded) -> tuple[int, ...]:
 
 
 def answer_all(
-    decoder: Decoder,
+    decoder: Decoder[Any],
     jobs: Iterable[Job],
     *,
     tokenizer: Tokenizer | None = None,
     ends: frozenset[int] = frozenset(),
     batch: int = 1,
-) -> list[Answer]:
+) -> list[Answer[Any]]:
     """Decode `jobs`; the answers in their order. Checks what every stream must hold."""
     jobs = list(jobs)
-    done: dict[int, Answer] = {}
+    done: dict[int, Answer[Any]] = {}
     streamed: dict[int, tuple[str, list[int]]] = {id(job): ("", []) for job in jobs}
     for answer, chunk in run(decoder, jobs, tokenizer, ends, batch):
         key = id(answer.job)
@@ -149,12 +149,15 @@ def answer_all(
     answers = [done[id(job)] for job in jobs]
     for answer in answers:
         assert streamed[id(answer.job)] == (answer.text, answer.token_ids)
-        assert [token for round in answer.rounds for token in round.committed] == answer.token_ids[1:]
+        first = [] if decoder.name == "diffusion" else answer.token_ids[:1]
+        assert first + [token for round in answer.rounds for token in round.committed] == answer.token_ids
         assert len(answer.token_ids) <= answer.job.sampling.max_tokens
     return answers
 
 
-def answers_of(decoder: Decoder, jobs: Iterable[Job], **options: Any) -> dict[tuple[tuple[int, ...], int], list[int]]:
+def answers_of(
+    decoder: Decoder[Any], jobs: Iterable[Job], **options: Any
+) -> dict[tuple[tuple[int, ...], int], list[int]]:
     """Token ids by (prompt, seed), each job decoded alone."""
     return {(job.prompt, job.seed): answer_all(decoder, [job], **options)[0].token_ids for job in jobs}
 

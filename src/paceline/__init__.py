@@ -9,18 +9,31 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from paceline.decode.remasking import Remasking
     from paceline.errors import PacelineError
     from paceline.llm import LLM
-    from paceline.request import Chunk, Completion, Sampling, Stats, Usage
+    from paceline.request import Chunk, Completion, Infill, Sampling, Stats, Usage
 
-__all__ = ["LLM", "Chunk", "Completion", "PacelineError", "Sampling", "Stats", "Usage", "__version__"]
+__all__ = [
+    "LLM",
+    "Chunk",
+    "Completion",
+    "Infill",
+    "PacelineError",
+    "Remasking",
+    "Sampling",
+    "Stats",
+    "Usage",
+    "__version__",
+]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "LLM": "paceline.llm",
     "PacelineError": "paceline.errors",
-    **dict.fromkeys(("Chunk", "Completion", "Sampling", "Stats", "Usage"), "paceline.request"),
+    "Remasking": "paceline.decode.remasking",
+    **dict.fromkeys(("Chunk", "Completion", "Infill", "Sampling", "Stats", "Usage"), "paceline.request"),
 }
 
 

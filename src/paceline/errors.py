@@ -54,11 +54,14 @@ class BadRequest(PacelineError):
 
 
 class ContextOverflow(BadRequest):
-    """The prompt does not fit the model's context; names both lengths in tokens, and holds them."""
+    """The prompt does not fit the model's context; names both lengths in tokens, and holds them.
 
-    def __init__(self, prompt_tokens: int, context_tokens: int) -> None:
+    `what` says whose tokens were counted.
+    """
+
+    def __init__(self, prompt_tokens: int, context_tokens: int, what: str = "The prompt has") -> None:
         super().__init__(
-            f"The prompt has {prompt_tokens} tokens, the model's context is {context_tokens} tokens.",
+            f"{what} {prompt_tokens} tokens, the model's context is {context_tokens} tokens.",
             remedy="Shorten the prompt: Paceline never cuts it silently.",
             param="prompt",
         )

@@ -14,29 +14,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import torch
 
-from paceline.decode.autoregressive import Autoregressive
-from paceline.decode.dflash import DFlash
+from paceline.decode.methods import Asked, choose_method, decoder_of, target_of
 from paceline.decode.noise import derive_seed, draw_seed
+from paceline.decode.remasking import Remasking
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
+from paceline.models.diffusion_spec import diffusion_of
 from paceline.models.drafter import Drafter
 from paceline.models.load import check_same_tokens, load_drafter, load_transformer, resolve, shared_vocabulary
-from paceline.models.options import Precision
+from paceline.models.options import Method, Precision
 from paceline.models.precision import dtypes_of
 from paceline.models.safetensors_file import read_json
 from paceline.models.transformer import Transformer
-from paceline.request import Chunk, Completion, Message, Prompt, Sampling
+from paceline.request import Chunk, Completion, Infill, Message, Prompt, Sampling
 from paceline.text import Tokenizer, load_tokenizer
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET, bundled_folder
 
 __all__ = ["LLM"]
-
-Method = Literal["auto", "ar", "dflash"]
 
 
 class LLM:
@@ -45,13 +44,15 @@ class LLM:
     Args:
         model: a checkpoint folder, a hub id, or the name of a bundled model; None is the bundled pair.
         drafter: the same for a DFlash drafter of `model`; None takes the bundled model's own drafter, if that is it.
-        method: "dflash" needs a drafter, "ar" decodes plainly, "auto" is dflash where there is a drafter.
+        method: "dflash" needs a drafter, "ar" decodes plainly, "diffusion" needs a diffusion language model; "auto" is
+            diffusion for such a model, and dflash where there is a drafter.
         device: "auto" is CUDA where there is one, else the CPU.
         precision: "exact" computes in float32: DFlash and plain decoding give the same text, except after a
             certified near-tie. "mixed" has products and drafter in bfloat16, the target's attention and norms in
             float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
         block_size: rows of a block, the anchor included, 1 … 64; None is the drafter's own.
+        remasking: how a diffusion language model uncovers its answers; None fixes one token per pass.
         candidate_num: candidate blocks per round; 1 is a chain.
         max_batch: answers decoded together.
 
@@ -66,35 +67,44 @@ class LLM:
         drafter: str | Path | None = None,
         verifier: str | Path | None = None,
         method: Method = "auto",
+        remasking: Remasking | None = None,
         device: str = "auto",
         precision: Precision = "exact",
         block_size: int | None = None,
         candidate_num: int = 1,
         max_batch: int = 8,
     ) -> None:
-        _check_settings(verifier, candidate_num, max_batch, block_size)
+        _check_settings(candidate_num, max_batch, block_size)
         folder = resolve(BUNDLED_TARGET if model is None else model)
         if drafter is None and folder == bundled_folder(BUNDLED_TARGET):
             drafter = BUNDLED_DRAFTER
-        wanted = _wanted_drafter(method, drafter)
-        drafts = None if wanted is None else resolve(wanted)
+        config = read_json(folder / "config.json")
+        asked = Asked(method, drafter, verifier, block_size, remasking)
+        chosen = choose_method(asked, diffusion_of(config) is not None)
+        drafts = resolve(drafter) if chosen == "dflash" and drafter is not None else None
         place = _device(device)
-        dtypes = dtypes_of(precision, read_json(folder / "config.json"), place)
+        dtypes = dtypes_of(precision, config, place)
         self.max_batch = max_batch
         self.tokenizer = load_tokenizer(folder)
         self.model = load_transformer(folder, dtypes.products, place, attention_dtype=dtypes.attention)
         self.drafter = None if drafts is None else load_drafter(drafts, self.model, dtypes.draft, place)
         self.end_token_ids = _end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
-        usable = _usable_tokens(self.model, self.drafter, self.tokenizer, drafts)
-        self.target = Target(self.model, usable, () if self.drafter is None else self.drafter.spec.target_layer_ids)
-        self._decoder: Decoder = Autoregressive(self.target)
-        if self.drafter is not None:
-            self._decoder = DFlash(self.target, self.drafter, block_size or self.drafter.spec.block_size)
+        self._usable_tokens = _usable_tokens(self.model, self.drafter, self.tokenizer, drafts)
+        self._decoder: Decoder[Any] = decoder_of(chosen, self.model, self.drafter, self._usable_tokens, asked)
 
     @property
     def method(self) -> str:
-        """The method in effect, "ar" or "dflash"."""
+        """The method in effect, "ar", "dflash" or "diffusion"."""
         return self._decoder.name
+
+    @property
+    def target(self) -> Target:
+        """The model as plain decoding reads it.
+
+        Raises:
+            UnsupportedModel: a diffusion language model.
+        """
+        return target_of(self.model, self.drafter, self._usable_tokens)
 
     def generate(
         self, prompts: Prompt | Sequence[Prompt], sampling: Sampling | Sequence[Sampling] | None = None
@@ -102,9 +112,9 @@ class LLM:
         """Answer one prompt or many; always a list, prompt by prompt, each with its `sampling.n` answers in order.
 
         Args:
-            prompts: text, token ids or chat messages, or a list of these. Text is tokenized as it stands, control
-                tokens included; chat messages go through the model's template, and their contents never become
-                control tokens.
+            prompts: text, token ids, chat messages or an `Infill`, or a list of these. Text is tokenized as it stands,
+                control tokens included; chat messages go through the model's template, and their contents never
+                become control tokens.
             sampling: one for all prompts, or one for each.
 
         Raises:
@@ -125,7 +135,7 @@ class LLM:
         return (chunk for _, chunk in self._run(jobs))
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """The token ids of a prompt, as the model will read them."""
+        """The token ids of a prompt without a hole, as the model will read them."""
         if isinstance(prompt, str):
             return self._tokenizer_for("text").encode(prompt)
         if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
@@ -150,11 +160,21 @@ class LLM:
             if setting.stop and self.tokenizer is None:
                 message = "stop is set, but the checkpoint has no tokenizer."
                 raise BadRequest(message, remedy="Use stop_token_ids.", param="stop")
-            tokens = tuple(self.encode(prompt))
-            self._decoder.check(tokens, setting)
+            tokens, suffix = self._sides(prompt)
+            self._decoder.check(tokens, setting, suffix)
             seed = draw_seed() if setting.seed is None else setting.seed
-            jobs += [Job(tokens, setting, derive_seed(seed, choice), index, choice) for choice in range(setting.n)]
+            seeds = [derive_seed(seed, choice) for choice in range(setting.n)]
+            jobs += [Job(tokens, setting, own, index, choice, suffix) for choice, own in enumerate(seeds)]
         return jobs
+
+    def _sides(self, prompt: Prompt) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The token ids before the answer, and those behind it."""
+        if not isinstance(prompt, Infill):
+            return tuple(self.encode(prompt)), ()
+        suffix = prompt.suffix
+        if isinstance(suffix, str):
+            suffix = self._tokenizer_for("text").encode(suffix, whole=False)
+        return tuple(self.encode(prompt.prefix)), tuple(suffix)
 
     def _tokenizer_for(self, what: str) -> Tokenizer:
         if self.tokenizer is None:
@@ -163,8 +183,8 @@ class LLM:
 
 
 def _is_one(prompts: object) -> bool:
-    """True for text, for ids, for chat messages; false for a list of prompts."""
-    if isinstance(prompts, str):
+    """True for text, for ids, for chat messages, for a text with a hole; false for a list of prompts."""
+    if isinstance(prompts, str | Infill):
         return True
     if not isinstance(prompts, Sequence) or isinstance(prompts, bytes | bytearray):
         raise BadRequest(f"A prompt is {type(prompts).__name__}.", remedy="Use text, ids or messages.", param="prompt")
@@ -182,18 +202,7 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _wanted_drafter(method: str, drafter: str | Path | None) -> str | Path | None:
-    """The drafter that `method` uses; None for plain decoding."""
-    if method not in ("auto", "ar", "dflash"):
-        raise ConfigError(f"method is {method!r}.", remedy='Use "auto", "ar" or "dflash".')
-    if method == "dflash" and drafter is None:
-        raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
-    return None if method == "ar" else drafter
-
-
-def _check_settings(verifier: object, candidate_num: int, max_batch: int, block_size: int | None) -> None:
-    if verifier is not None:
-        raise ConfigError("verifier is set, and this version decodes AR targets only.", remedy="Leave it out.")
+def _check_settings(candidate_num: int, max_batch: int, block_size: int | None) -> None:
     if candidate_num != 1:
         raise ConfigError(f"candidate_num is {candidate_num!r}.", remedy="This version drafts one chain: 1.")
     if type(max_batch) is not int or max_batch < 1:

@@ -144,15 +144,15 @@ class Tokenizer:
         """The id of one token by its exact spelling in the vocabulary, None where there is none."""
         return self._backend.token_to_id(text)
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of a raw prompt, with the start token where the tokenizer adds one.
+    def encode(self, text: str, *, whole: bool = True) -> list[int]:
+        """Token ids of a raw prompt, with the start token where the tokenizer adds one; none for a part of a text.
 
         As in the rest of the field, text that spells a special token becomes that token; chats do not do this.
 
         Raises:
             BadRequest: not valid Unicode text.
         """
-        return self._backend.encode(checked_text(text, "The prompt", "prompt")).ids
+        return self._backend.encode(checked_text(text, "The prompt", "prompt"), add_special_tokens=whole).ids
 
     def encode_chat(self, messages: Sequence[Mapping[str, str]], add_generation_prompt: bool = True) -> list[int]:
         """Token ids of a chat. Control ids come from the template only, whatever the contents spell.

@@ -13,7 +13,7 @@ TOKENS = torch.tensor([1, 2])
 
 
 def test_probability_is_that_of_the_drawn_token() -> None:
-    assert torch.allclose(confidence(LAWS.log(), TOKENS, "probability"), torch.tensor([0.25, 0.8]).double())
+    assert torch.allclose(confidence(LAWS.log(), TOKENS, "low_confidence"), torch.tensor([0.25, 0.8]).double())
 
 
 def test_margin_is_between_the_two_most_probable() -> None:
@@ -27,13 +27,13 @@ def test_entropy_is_negated() -> None:
 
 def test_banned_ids_have_no_share() -> None:
     scores = torch.tensor([[1.0, -math.inf, 1.0]])
-    assert confidence(scores, TOKENS[1:], "probability").tolist() == [0.5]
+    assert confidence(scores, TOKENS[1:], "low_confidence").tolist() == [0.5]
     assert confidence(scores, TOKENS[1:], "margin").tolist() == [0.0]
     assert confidence(scores, TOKENS[1:], "entropy").tolist() == [math.log(0.5)]
 
 
 def test_half_precision_is_judged_in_float64() -> None:
-    worth = confidence(LAWS.log().bfloat16(), TOKENS, "probability")
+    worth = confidence(LAWS.log().bfloat16(), TOKENS, "low_confidence")
     assert worth.dtype is torch.float64
 
 

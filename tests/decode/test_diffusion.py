@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from diffusing import Request, Uncovered, uncover
 from tiny import tiny_spec, tiny_transformer
 
-from paceline.decode.canvas import DiffusionAnswer
-from paceline.decode.diffusion import DiffusionRequest, MaskedDiffusion, decode_diffusion
+from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.remasking import Remasking
 from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
 from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
@@ -26,10 +26,10 @@ def decoder(remasking: Remasking | None = None, usable: int = 64, **changes: Any
 
 def answer(
     remasking: Remasking | None = None, prompt: tuple[int, ...] = PROMPT, seed: int = 3, **sampling: Any
-) -> DiffusionAnswer:
+) -> Uncovered:
     """One answer of at most 7 tokens, which no end token cuts unless asked for."""
     asked = Sampling(**{"max_tokens": 7, "logit_bias": {END: -100}, **sampling})
-    return decode_diffusion(decoder(remasking), [DiffusionRequest(prompt, asked, seed)])[0]
+    return uncover(decoder(remasking), [Request(prompt, asked, seed)])[0]
 
 
 @pytest.mark.parametrize(
@@ -70,20 +70,20 @@ def test_passes_without_a_token_are_run_where_dreams_schedule_has_them() -> None
     assert one.unmasked_per_step == [0, 0, 0, 1]
 
 
-@pytest.mark.parametrize("order", ["probability", "margin", "entropy", "random", "left-to-right"])
-def test_the_mask_is_never_the_answer(order: Any) -> None:
+@pytest.mark.parametrize("strategy", ["low_confidence", "margin", "entropy", "random", "left_to_right"])
+def test_the_mask_is_never_the_answer(strategy: Any) -> None:
     """Were it not banned, its bias would make it every token."""
-    text = answer(Remasking(order), logit_bias={MASK: 100, END: -100})
+    text = answer(Remasking(strategy), logit_bias={MASK: 100, END: -100})
     assert len(text.tokens) == 7
     assert MASK not in text.tokens
-    assert text.tokens == answer(Remasking(order)).tokens
+    assert text.tokens == answer(Remasking(strategy)).tokens
 
 
 def test_padding_of_the_vocabulary_is_never_the_answer() -> None:
-    request = DiffusionRequest(PROMPT, Sampling(max_tokens=7, temperature=50.0), 1)
-    assert max(decode_diffusion(decoder(usable=64), [request])[0].tokens) >= 12
+    request = Request(PROMPT, Sampling(max_tokens=7, temperature=50.0), 1)
+    assert max(uncover(decoder(usable=64), [request])[0].tokens) >= 12
     prompt = (1, 2)
-    short = decode_diffusion(decoder(usable=12), [request._replace(prompt=prompt)])[0]
+    short = uncover(decoder(usable=12), [request._replace(prompt=prompt)])[0]
     assert max(short.tokens) < 12
 
 
@@ -92,11 +92,11 @@ def test_a_flood_of_end_tokens_is_cut_behind_the_first_and_not_counted(cache: An
     flooded = answer(Remasking(tokens_per_step=4, cache=cache), logit_bias={END: 100})
     assert (flooded.tokens, flooded.finish_reason) == ([END], "stop")
     assert sum(flooded.unmasked_per_step) == 1
-    assert all(position == len(PROMPT) for fill in flooded.fills for position in fill.positions)
+    assert all(place == 0 for places in flooded.fixed for place in places)
 
 
 def test_an_end_token_saves_the_passes_behind_it() -> None:
-    settings = Remasking("left-to-right", tokens_per_step=2)
+    settings = Remasking("left_to_right", tokens_per_step=2)
     assert answer(settings, logit_bias={END: 100}).forward_passes == 1
 
 
@@ -155,16 +155,16 @@ def test_answers_of_other_settings_share_a_batch(cache: Any) -> None:
         Sampling(max_tokens=12, logit_bias={9: 5.0}, repetition_penalty=1.3),
         Sampling(max_tokens=12, frequency_penalty=2.0, temperature=0.2),
     ]
-    requests = [DiffusionRequest(PROMPT[: 1 + i % 3], sampling, i) for i, sampling in enumerate(samplings)]
+    requests = [Request(PROMPT[: 1 + i % 3], sampling, i) for i, sampling in enumerate(samplings)]
     it = decoder(Remasking(steps=6, block_length=5, cache=cache))
-    alone = [decode_diffusion(it, [request])[0] for request in requests]
+    alone = [uncover(it, [request])[0] for request in requests]
     for max_batch in (1, 2, 5, 9):
-        assert decode_diffusion(it, requests, max_batch) == alone
-    assert decode_diffusion(it, requests[::-1], 3) == alone[::-1]
+        assert uncover(it, requests, max_batch) == alone
+    assert uncover(it, requests[::-1], 3) == alone[::-1]
 
 
 def test_nothing_is_decoded_where_one_request_is_refused() -> None:
     it = decoder()
     with pytest.raises(BadRequest):
-        decode_diffusion(it, [DiffusionRequest(PROMPT, Sampling(), 0), DiffusionRequest((), Sampling(), 0)])
-    assert decode_diffusion(it, []) == []
+        uncover(it, [Request(PROMPT, Sampling(), 0), Request((), Sampling(), 0)])
+    assert uncover(it, []) == []

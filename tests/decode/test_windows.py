@@ -46,30 +46,28 @@ def test_freezing_keeps_what_is_outside_the_block(kind: Any, block: range, rows:
     assert kept(cache) == rows
 
 
-def canvas(prompt_tokens: int = 4, new_tokens: int = 7) -> Canvas:
-    length = prompt_tokens + new_tokens
+def canvas(prompt_tokens: int = 4, new_tokens: int = 7, suffix_tokens: int = 0) -> Canvas:
+    length = prompt_tokens + new_tokens + suffix_tokens
     return Canvas(
-        tokens=[1] * prompt_tokens + [63] * new_tokens,
-        prompt_tokens=prompt_tokens,
-        masked=list(range(prompt_tokens, length)),
+        tokens=[1] * prompt_tokens + [63] * new_tokens + [2] * suffix_tokens,
+        hole=range(prompt_tokens, prompt_tokens + new_tokens),
         sampling=Sampling(),
         seed=0,
-        end_ids=frozenset(),
         cache=tiny_cache(tiny_transformer(tiny_spec()), length),
         noise=NoiseCache(0, 64),
         counts=None,
     )
 
 
-def passes(settings: Remasking, shift: int) -> list[tuple[int, int, int]]:
+def passes(settings: Remasking, shift: int, suffix_tokens: int = 0) -> list[tuple[int, int, int]]:
     """(first row, end of rows, rows cached) of every pass, two masks filled in each."""
-    it, done = canvas(), []
-    while not it.finished:
+    it, done = canvas(suffix_tokens=suffix_tokens), []
+    while it.masked:
         window = next_window(it, settings, shift)
         done.append((window.start, window.stop, it.cache.length))
         positions = candidates(it, window)[:2]
-        it.fix(positions, [5] * len(positions), len(window))
-        keep(it, settings, window, shift)
+        it.fix(positions, [5] * len(positions))
+        keep(it, settings, window, shift, positions)
     return done
 
 
@@ -84,9 +82,20 @@ def test_the_opening_pass_computes_everything_and_the_others_the_rest(shift: int
     assert passes(Remasking(block_length=3, cache="dual"), shift) == [opening, first, opening, second, opening]
 
 
+def test_a_suffix_is_computed_like_later_masks_and_belongs_to_no_block() -> None:
+    """Prompt 0-3, blocks 4-6, 7-9 and 10, suffix 11 and 12."""
+    opening = (0, 13, 0)
+    assert passes(Remasking(block_length=3), 0, 2) == [opening] * 5
+    prefix, dual = Remasking(block_length=3, cache="prefix"), Remasking(block_length=3, cache="dual")
+    assert passes(prefix, 0, 2) == [opening, (4, 13, 4), opening, (7, 13, 7), opening]
+    assert passes(dual, 0, 2) == [opening, (4, 7, 10), opening, (7, 10, 10), opening]
+    window = Remasking(strategy="left_to_right", tokens_per_step=3, kv_window=1)
+    assert passes(window, 0, 2) == [(0, 13, 0), (4, 13, 4), (6, 13, 6), (8, 13, 8)]
+
+
 def test_a_window_moves_with_the_first_mask() -> None:
     def of(**settings: Any) -> list[tuple[int, int, int]]:
-        return passes(Remasking(order="left-to-right", tokens_per_step=2, **settings), 1)
+        return passes(Remasking(strategy="left_to_right", tokens_per_step=2, **settings), 1)
 
     assert of(max_lookahead=3) == [(0, 7, 0), (0, 9, 0), (0, 11, 0), (0, 11, 0)]
     assert of(kv_window=1) == [(0, 11, 0), (4, 11, 4), (6, 11, 6), (8, 11, 8)]
@@ -98,17 +107,17 @@ def test_a_window_moves_with_the_first_mask() -> None:
 def test_masks_outside_the_block_or_out_of_sight_wait() -> None:
     it = canvas()
     assert candidates(it, next_window(it, Remasking(block_length=3), 0)) == [4, 5, 6]
-    window = next_window(canvas(), Remasking(order="left-to-right", max_lookahead=2), 0)
+    window = next_window(canvas(), Remasking(strategy="left_to_right", max_lookahead=2), 0)
     assert window == range(6)
 
 
 def test_steps_are_shared_by_the_blocks_and_none_goes_without() -> None:
     def turns(steps: int) -> list[Turn]:
         it, settings, found = canvas(), Remasking(steps=steps, block_length=3), []
-        while not it.finished:
+        while it.masked:
             window = next_window(it, settings, 0)
             found.append(turn(it, settings))
-            it.fix(candidates(it, window), [5] * len(candidates(it, window)), len(window))
+            it.fix(candidates(it, window), [5] * len(candidates(it, window)))
         return found
 
     assert turns(7) == [Turn(0, 3, 3), Turn(0, 2, 3), Turn(0, 2, 1)]

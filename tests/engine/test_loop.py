@@ -188,7 +188,7 @@ class TestAdmission:
     def test_an_abandoned_run_releases_its_sequences(self) -> None:
         stream = run(along(range(VOCAB), 4), self.jobs(30, 30), None, frozenset(), 2)
         answer, _ = next(stream)
-        cache = weakref.ref(answer.sequence.cache)
+        cache = weakref.ref(answer.state.cache)
         del answer
         stream.close()
         del stream
@@ -199,7 +199,7 @@ class TestAdmission:
         ended, later = list[Any](), 0
         for answer, chunk in run(along(range(VOCAB), 2), self.jobs(2, 40), None, frozenset(), 2):
             if chunk.finish_reason is not None:
-                ended.append(weakref.ref(answer.sequence.cache))
+                ended.append(weakref.ref(answer.state.cache))
             later += len(ended)
             if later == 3:
                 break

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 import torch
+from diffusing import Request, uncover
 from safetensors.torch import load_file
 from tiny import GOLDEN
 
-from paceline.decode.diffusion import DiffusionRequest, MaskedDiffusion, decode_diffusion
+from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.remasking import Remasking
 from paceline.decode.windows import freeze
 from paceline.models.load import load_transformer
@@ -19,7 +20,7 @@ from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 
 TOLERANCE = 1e-4
-ORDERS = {"maskgit_plus": "probability", "topk_margin": "margin", "entropy": "entropy", "origin": "random"}
+STRATEGIES = {"maskgit_plus": "low_confidence", "topk_margin": "margin", "entropy": "entropy", "origin": "random"}
 FILES = {case: json.loads((GOLDEN / case / "cases.json").read_text()) for case in ("dream-tiny", "llada-tiny")}
 DECODES = [(case, index) for case, file in FILES.items() for index in range(len(file["decodes"]))]
 WINDOWS = json.loads((GOLDEN / "apd-tiny" / "cases.json").read_text())
@@ -36,11 +37,11 @@ def settings_of(decode: dict[str, Any]) -> Remasking:
     strategy = decode["strategy"]
     if strategy == "leftright":
         names = ("tokens_per_step", "max_lookahead", "kv_window")
-        return Remasking("left-to-right", **{name: decode.get(name) for name in names})
+        return Remasking("left_to_right", **{name: decode.get(name) for name in names})
     if strategy == "low_confidence":
         names = ("block_length", "steps", "threshold", "factor", "cache")
-        return Remasking("probability", **{name: decode[name] for name in names})
-    return Remasking(ORDERS[strategy], steps=decode["steps"], schedule="linear", eps=decode["eps"])
+        return Remasking("low_confidence", **{name: decode[name] for name in names})
+    return Remasking(STRATEGIES[strategy], steps=decode["steps"], schedule="linear", eps=decode["eps"])
 
 
 @pytest.mark.parametrize(("case", "index"), DECODES)
@@ -49,8 +50,8 @@ def test_an_answer_is_the_references(case: str, index: int) -> None:
     prompt = decode["prompt"] if "prompt" in decode else FILES[case]["prompts"][decode["prompt_index"]]
     expected = decode if decode["must_match"] else decode["plain_definition"]
     decoder = MaskedDiffusion(model_of(case), 256, settings_of(decode))
-    request = DiffusionRequest(tuple(prompt), Sampling(max_tokens=decode["max_new_tokens"]), 0)
-    (answer,) = decode_diffusion(decoder, [request])
+    request = Request(tuple(prompt), Sampling(max_tokens=decode["max_new_tokens"]), 0)
+    (answer,) = uncover(decoder, [request])
     assert answer.tokens == expected["output_ids"]
     assert answer.forward_passes == expected["forward_passes"]
     assert answer.finish_reason == "length"
@@ -64,10 +65,10 @@ def test_windows_go_as_apd_does_where_it_accepts_all(index: int) -> None:
     case = WINDOWS["cases"][index]
     seen, limit = case["max_lookahead"], case["max_new_tokens"]
     settings = Remasking(
-        "left-to-right", tokens_per_step=seen or limit, max_lookahead=seen, kv_window=case["kv_window"]
+        "left_to_right", tokens_per_step=seen or limit, max_lookahead=seen, kv_window=case["kv_window"]
     )
-    request = DiffusionRequest(tuple(WINDOWS["prompts"][case["prompt_index"]]), Sampling(max_tokens=limit), 0)
-    (answer,) = decode_diffusion(MaskedDiffusion(model_of("apd-tiny/dream"), 256, settings), [request])
+    request = Request(tuple(WINDOWS["prompts"][case["prompt_index"]]), Sampling(max_tokens=limit), 0)
+    (answer,) = uncover(MaskedDiffusion(model_of("apd-tiny/dream"), 256, settings), [request])
     assert answer.tokens == case["output_ids"]
     assert answer.unmasked_per_step == case["accepted_per_step"]
     assert answer.forward_passes == case["dllm_forward_passes"]

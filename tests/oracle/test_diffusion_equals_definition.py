@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from diffusing import Request, uncover
 from tiny import tiny_spec, tiny_transformer
 from torch import Tensor
 
-from paceline.decode.diffusion import DiffusionRequest, MaskedDiffusion, decode_diffusion
+from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.noise import gumbel
 from paceline.decode.remasking import Remasking
 from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
@@ -30,10 +31,10 @@ LENGTHS = (9, 6, 1, 12)
 
 SETTINGS = [
     Remasking(),
-    Remasking(order="margin", steps=4),
-    Remasking(order="entropy", steps=5, schedule="linear"),
-    Remasking(order="random", steps=14, schedule="linear", eps=0.2),
-    Remasking(order="random", tokens_per_step=3, block_length=5),
+    Remasking(strategy="margin", steps=4),
+    Remasking(strategy="entropy", steps=5, schedule="linear"),
+    Remasking(strategy="random", steps=14, schedule="linear", eps=0.2),
+    Remasking(strategy="random", tokens_per_step=3, block_length=5),
     Remasking(steps=7, block_length=4),
     Remasking(steps=2, block_length=3),
     Remasking(steps=100, block_length=7),
@@ -44,10 +45,10 @@ SETTINGS = [
     Remasking(factor=1.2, block_length=6, cache="dual"),
     Remasking(steps=9, block_length=5, cache="dual"),
     Remasking(tokens_per_step=2, cache="dual"),
-    Remasking(order="left-to-right", tokens_per_step=2),
-    Remasking(order="left-to-right", tokens_per_step=3, max_lookahead=4),
-    Remasking(order="left-to-right", tokens_per_step=4, max_lookahead=3, kv_window=1),
-    Remasking(order="left-to-right", tokens_per_step=2, kv_window=3),
+    Remasking(strategy="left_to_right", tokens_per_step=2),
+    Remasking(strategy="left_to_right", tokens_per_step=3, max_lookahead=4),
+    Remasking(strategy="left_to_right", tokens_per_step=4, max_lookahead=3, kv_window=1),
+    Remasking(strategy="left_to_right", tokens_per_step=2, kv_window=3),
 ]
 
 
@@ -73,9 +74,9 @@ class Rows:
         return self.model.head(self.model(torch.tensor(tokens)[where], where, attend).hidden)
 
 
-def defined(model: Transformer, settings: Remasking, request: DiffusionRequest) -> tuple[list[int], list[int]]:
+def defined(model: Transformer, settings: Remasking, request: Request) -> tuple[list[int], list[int]]:
     """The answer, and how many of its tokens each pass fixed; passes after its end fix none."""
-    prompt, sampling, _ = request
+    prompt, sampling, _, _ = request
     assert model.spec.diffusion is not None
     shift, length = model.spec.diffusion.logit_shift, len(prompt) + sampling.max_tokens
     tokens, rows = [*prompt, *[MASK] * sampling.max_tokens], Rows(model, length)
@@ -111,20 +112,20 @@ def defined(model: Transformer, settings: Remasking, request: DiffusionRequest) 
     return tokens[len(prompt) : stop], [sum(position < stop for position in fixed) for fixed in passes]
 
 
-def propose(logits: Tensor, position: int, settings: Remasking, request: DiffusionRequest) -> tuple[int, float]:
+def propose(logits: Tensor, position: int, settings: Remasking, request: Request) -> tuple[int, float]:
     """The token drawn at a position, and what it is worth."""
     scores = logits.clone()
     scores[[*range(USABLE, 64)]] = -torch.inf
     noise = gumbel(request.seed, "token", torch.tensor([position]), torch.arange(64)[None])[0]
     token = int((scores + request.sampling.temperature * noise.double()).argmax())
     law = scores.softmax(-1).numpy()
-    if settings.order == "margin":
+    if settings.strategy == "margin":
         return token, float(np.sort(law)[-1] - np.sort(law)[-2])
-    if settings.order == "entropy":
+    if settings.strategy == "entropy":
         return token, float((law[law > 0] * np.log(law[law > 0])).sum())
-    if settings.order == "random":
+    if settings.strategy == "random":
         return token, float(gumbel(request.seed, "remask", torch.tensor([position]), torch.tensor([[0]])))
-    return token, float(law[token]) if settings.order == "probability" else float(-position)
+    return token, float(law[token]) if settings.strategy == "low_confidence" else float(-position)
 
 
 def how_many(settings: Remasking, ranked: list[float], done: int, steps: int, block_tokens: int) -> int:
@@ -153,10 +154,10 @@ def test_a_ragged_batch_is_what_the_definition_says(settings: Remasking, shift: 
     model = model_with(shift)
     decoder = MaskedDiffusion(model, USABLE, settings)
     requests = [
-        DiffusionRequest(prompt, Sampling(max_tokens=length, temperature=temperature), seed)
+        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed)
         for seed, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True))
     ]
-    batched = decode_diffusion(decoder, requests, max_batch=3)
+    batched = uncover(decoder, requests, max_batch=3)
     for request, answer in zip(requests, batched, strict=True):
         tokens, fixed = defined(model, settings, request)
         assert answer.tokens == tokens
@@ -164,7 +165,7 @@ def test_a_ragged_batch_is_what_the_definition_says(settings: Remasking, shift: 
         assert answer.unmasked_per_step == fixed[:passes]
         assert sum(fixed[passes:]) == 0
         assert (answer.finish_reason == "stop") == (tokens[-1] == END)
-        assert decode_diffusion(decoder, [request]) == [answer]
+        assert uncover(decoder, [request]) == [answer]
 
 
 def test_the_settings_tried_use_every_field() -> None:

@@ -107,7 +107,7 @@ class Race:
         return next((verdict for verdict in verdicts if not verdict.identical), verdicts[0])
 
 
-def decode_with(decoder: Decoder, llm: LLM, clock: ModelClock, options: Workload) -> Callable[[Task], Sample]:
+def decode_with(decoder: Decoder[Any], llm: LLM, clock: ModelClock, options: Workload) -> Callable[[Task], Sample]:
     """A method of ours through the engine's own loop, alone in its batch; `clock` counts the passes of `llm`."""
 
     def decode(task: Task) -> Sample:

@@ -1,7 +1,8 @@
 """How `--show-blocks` and the demo show rounds: which tokens were drafted and accepted, which are the target's own.
 
 On a colour terminal every round has one of two backgrounds, and the target's own token in it is underlined. Without
-colour, ⟦ ⟧ enclose what was drafted: `Once ⟦upon a time⟧ there ⟦was⟧ a`. Knows chunks, nothing of models.
+colour, ⟦ ⟧ enclose what was drafted: `Once ⟦upon a time⟧ there ⟦was⟧ a`. Of a masked-diffusion answer, every token
+belongs to the pass that fixed it, which may be long before its text is final. Knows chunks, nothing of models.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _OWN = tuple(style + Style(underline=True) for style in _DRAFTED)
 
 
 class Part(NamedTuple):
-    """A piece of text of one round (0: the prompt pass); `drafted`, or the target's own token."""
+    """A piece of text of one round (0: the prompt pass); `drafted` or fixed by it, or the target's own token."""
 
     text: str
     round: int
@@ -42,22 +43,36 @@ class Blocks:
     rounds: int = 0
     _detokenizer: Detokenizer = field(init=False)
     _owners: list[tuple[int, bool]] = field(default_factory=list, init=False)
+    _tokens: int = field(default=0, init=False)
+    _fixed: dict[int, int] = field(default_factory=dict, init=False)  # place in the answer -> pass
 
     def __post_init__(self) -> None:
         self._detokenizer = Detokenizer(self.tokenizer)
 
     def split(self, chunk: Chunk) -> list[Part]:
         """The parts of what `chunk` shows. Text that was held back still counts to its own round."""
-        drafted = 0 if chunk.round is None else chunk.round.accepted
-        self.rounds += chunk.round is not None
         pieces = [self._piece(token) for token in chunk.token_ids]
-        for place, piece in enumerate(pieces):
-            self._owners += [(self.rounds, place < drafted)] * len(piece)
+        for piece, owner in zip(pieces, self._owned(chunk), strict=True):
+            self._owners += [owner] * len(piece)
         text = "".join(pieces) if self.tokenizer is None else chunk.text
         # The end of an answer may show a broken character that no token has completed.
         owners = [self._owners.pop(0) if self._owners else (self.rounds, False) for _ in text]
         grouped = groupby(zip(text, owners, strict=True), key=lambda pair: pair[1])
         return [Part("".join(char for char, _ in pairs), *owner) for owner, pairs in grouped]
+
+    def _owned(self, chunk: Chunk) -> list[tuple[int, bool]]:
+        """Whose each token of `chunk` is: its round, and whether it was drafted or fixed there."""
+        drafted = 0
+        if chunk.round is not None:
+            self.rounds += 1
+            drafted = chunk.round.accepted
+            self._fixed |= dict.fromkeys(chunk.round.positions, self.rounds)
+        first, self._tokens = self._tokens, self._tokens + len(chunk.token_ids)
+        places = range(first, self._tokens)
+        return [
+            (self._fixed[place], True) if place in self._fixed else (self.rounds, place < first + drafted)
+            for place in places
+        ]
 
     def _piece(self, token: int) -> str:
         return f"{token} " if self.tokenizer is None else self._detokenizer.push(token)

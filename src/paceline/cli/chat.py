@@ -178,11 +178,13 @@ def _reason(error: BadRequest) -> str:
 
 def _figures(talk: _Talk, taken: list[Chunk], seconds: float) -> str:
     """The line after an answer: how long, how fast, and what cut it short."""
-    stats = Stats.of(talk.llm.method, [chunk.round for chunk in taken if chunk.round is not None], seconds)
     tokens = sum(len(chunk.token_ids) for chunk in taken)
+    stats = Stats.of(talk.llm.method, [chunk.round for chunk in taken if chunk.round is not None], tokens, seconds)
     parts = [f"{tokens} tokens", f"{stats.tokens_per_second:.1f} tokens/s"]
     if stats.method == "dflash":
         parts.append(f"acceptance length {stats.acceptance_length:.2f}")
+    elif stats.method == "diffusion":
+        parts.append(f"{stats.tokens_per_forward:.2f} tokens per forward")
     if _stopped(taken):
         parts.append("stopped")
     elif taken[-1].finish_reason == "length":

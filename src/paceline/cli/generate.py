@@ -16,7 +16,7 @@ from paceline.cli.flags import configured
 from paceline.cli.options import Decoding, Drawing, ShowBlocks
 from paceline.cli.output import completion_json, say, stats_line, write
 from paceline.errors import BadRequest, ConfigError
-from paceline.request import Chunk, Completion, Prompt, Sampling
+from paceline.request import Chunk, Completion, Infill, Prompt, Sampling
 
 if TYPE_CHECKING:
     from paceline.llm import LLM
@@ -34,6 +34,8 @@ def generate(
         Path | None, typer.Option(exists=True, dir_okay=False, readable=True, help="Read the prompt from a file.")
     ] = None,
     prompt_ids: Annotated[str | None, typer.Option(metavar="1,2,3", help="The prompt as token ids.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Fill a hole of --max-tokens behind this text; diffusion.")] = None,
+    suffix: Annotated[str | None, typer.Option(help="The text behind the hole.")] = None,
     chat: Annotated[bool, typer.Option("--chat", help="The prompt is a user's message to a chat model.")] = False,
     decoding: Decoding,
     drawing: Drawing,
@@ -45,7 +47,7 @@ def generate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Say on stderr how fast it was.")] = False,
 ) -> None:
-    """Answer one prompt: an argument, a file, a pipe or token ids."""
+    """Answer one prompt: an argument, a file, a pipe or token ids; or fill the hole in a text."""
     if as_json and show_blocks:
         raise ConfigError("--json and --show-blocks exclude each other.", remedy="The JSON holds all rounds.")
     sampling = drawing.sampling(
@@ -54,7 +56,8 @@ def generate(
         presence_penalty=presence_penalty,
         frequency_penalty=frequency_penalty,
     )
-    request = _read_prompt(prompt, file, prompt_ids, chat)
+    hole = None if prefix is None and suffix is None else Infill(prefix or "", suffix or "")
+    request = _read_prompt(prompt, file, prompt_ids, hole, chat)
     llm = decoding.open()
     if as_json:
         _print_json(llm.generate([request], sampling)[0], stats)
@@ -62,15 +65,16 @@ def generate(
         _stream(llm, request, sampling, show_blocks, stats)
 
 
-def _read_prompt(text: str | None, file: Path | None, ids: str | None, chat: bool) -> Prompt:
+def _read_prompt(text: str | None, file: Path | None, ids: str | None, hole: Infill | None, chat: bool) -> Prompt:
     """The one prompt that was given."""
-    if sum(source is not None for source in (text, file, ids)) > 1:
-        raise BadRequest(
-            "There is more than one prompt.", remedy="Give an argument, --file or --prompt-ids.", param="prompt"
-        )
+    if sum(source is not None for source in (text, file, ids, hole)) > 1:
+        remedy = "Give an argument, --file, --prompt-ids, or --prefix with --suffix."
+        raise BadRequest("There is more than one prompt.", remedy=remedy, param="prompt")
+    if chat and (ids is not None or hole is not None):
+        raise BadRequest("--chat needs a message: no token ids, no hole.", param="prompt")
+    if hole is not None:
+        return hole
     if ids is not None:
-        if chat:
-            raise BadRequest("--chat needs a text, not token ids.", param="prompt")
         return _parse_ids(ids)
     if text is None:
         text = _read_text(file)

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Any
 
+from paceline.decode.remasking import Remasking
 from paceline.errors import ConfigError
-from paceline.models.options import Device, Drafter, Model, PrecisionSetting, Threads
+from paceline.models.options import Device, Drafter, Method, Model, PrecisionSetting, Threads
 from paceline.request import Sampling
 from paceline.settings import Setting
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Decoding", "Drawing", "MaxTokens", "ShowBlocks", "check_threads", "set_threads"]
 
-Method = Literal["auto", "ar", "dflash"]
 MaxTokens = Annotated[int, Setting("Most new tokens.")]
 ShowBlocks = Annotated[bool, Setting("Show what each round drafted.", flags=("--show-blocks",))]
 
@@ -30,7 +30,10 @@ class Decoding:
 
     model: Model = None
     drafter: Drafter = None
-    method: Annotated[Method, Setting("auto is dflash where there is a drafter; ar decodes plainly.")] = "auto"
+    method: Annotated[
+        Method, Setting("auto is diffusion for Dream and LLaDA, dflash where there is a drafter, else ar: plain.")
+    ] = "auto"
+    remasking: Remasking = Remasking()  # noqa: RUF009  (frozen)
     block_size: Annotated[int | None, Setting("Rows of a block, 1 to 64; the drafter's own if left out.")] = None
     precision: PrecisionSetting = "exact"
     device: Device = "auto"
@@ -45,7 +48,8 @@ class Decoding:
         from paceline.llm import LLM
 
         set_threads(self.threads)
-        return LLM(**{name: value for name, value in asdict(self).items() if name != "threads"})
+        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "threads"}
+        return LLM(**given | {"remasking": None if self.remasking == Remasking() else self.remasking})
 
 
 @dataclass(frozen=True, slots=True)

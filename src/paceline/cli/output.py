@@ -47,12 +47,16 @@ def say_warning(message: str) -> None:
 
 def stats_line(stats: Stats, finish_reason: str, seed: int) -> str:
     """What `--stats` shows."""
-    tokens = sum(stats.accepted_per_round) + 1
     other = max(0.0, stats.total_seconds - stats.draft_seconds - stats.verify_seconds)
+    if stats.method == "diffusion":
+        done = f"{stats.tokens_per_forward:.2f} tokens per forward over {stats.forward_passes} passes"
+        spent = f"passes {stats.draft_seconds:.2f} s"
+    else:
+        done = f"acceptance length {stats.acceptance_length:.2f} over {stats.rounds} rounds"
+        spent = f"draft {stats.draft_seconds:.2f} s, verify {stats.verify_seconds:.2f} s"
     return (
-        f"{stats.method}: {tokens} tokens in {stats.total_seconds:.2f} s, {stats.tokens_per_second:.1f} tokens/s | "
-        f"acceptance length {stats.acceptance_length:.2f} over {stats.rounds} rounds | "
-        f"draft {stats.draft_seconds:.2f} s, verify {stats.verify_seconds:.2f} s, other {other:.2f} s | "
+        f"{stats.method}: {stats.completion_tokens} tokens in {stats.total_seconds:.2f} s, "
+        f"{stats.tokens_per_second:.1f} tokens/s | {done} | {spent}, other {other:.2f} s | "
         f"ended by {finish_reason}, seed {seed}"
     )
 
@@ -68,6 +72,8 @@ def completion_json(completion: Completion) -> str:
         "stats": {
             **asdict(figures),
             "acceptance_length": figures.acceptance_length,
+            "forward_passes": figures.forward_passes,
+            "tokens_per_forward": figures.tokens_per_forward,
             "tokens_per_second": figures.tokens_per_second,
         },
         "seed": completion.seed,

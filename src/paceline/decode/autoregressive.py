@@ -22,18 +22,20 @@ class Autoregressive:
     target: Target
     name = "ar"
 
-    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+    def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
         """Refuse what cannot be decoded; see `Target.check`."""
-        self.target.check(prompt, sampling)
+        self.target.check(prompt, sampling, suffix)
 
-    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Sequence:
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int, suffix: Many[int] = ()) -> Sequence:
         """A new sequence; see `Target.open`."""
+        assert not suffix, "`check` refuses holes"
         return self.target.open(prompt, sampling, seed, draft_cache=None)
 
     @torch.inference_mode()
-    def prefill(self, sequences: Many[Sequence]) -> None:
+    def prefill(self, sequences: Many[Sequence]) -> list[tuple[int, ...]]:
         """Read the prompts and commit the first token of each answer."""
         self.target.prefill(sequences)
+        return [sequence.new_tokens for sequence in sequences]
 
     @torch.inference_mode()
     def step(self, sequences: Many[Sequence]) -> list[Round]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from paceline.decode.remasking import Order
+from paceline.decode.remasking import Strategy
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Float64, Int
@@ -19,23 +19,24 @@ __all__ = ["best", "confidence"]
 
 
 def confidence(
-    scores: Float[Tensor, "rows vocab"], tokens: Int[Tensor, " rows"], order: Order
+    scores: Float[Tensor, "rows vocab"], tokens: Int[Tensor, " rows"], strategy: Strategy
 ) -> Float64[Tensor, " rows"]:
     """How sure the model is at each row, the greater the surer: of softmax(scores) in float64, at temperature 1.
 
     Args:
         scores: logits after bans and penalties.
         tokens: what was drawn there.
-        order: "probability" of that token, "margin" between the two most probable ones, or "entropy", negated.
+        strategy: "low_confidence" for the probability of that token, "margin" for the distance of the two most
+            probable ones, "entropy" for the entropy, negated.
     """
     law = scores.double().softmax(-1)
-    if order == "margin":
+    if strategy == "margin":
         first, second = law.topk(2).values.unbind(-1)
         return first - second
-    if order == "entropy":
+    if strategy == "entropy":
         negative: Tensor = torch.special.xlogy(law, law).sum(-1)
         return negative
-    assert order == "probability", f"{order} asks for no confidence"
+    assert strategy == "low_confidence", f"{strategy} asks for no confidence"
     return law.gather(-1, tokens.unsqueeze(-1)).squeeze(-1)
 
 

@@ -38,20 +38,22 @@ class DFlash:
     block_size: int
     name = "dflash"
 
-    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+    def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
         """Refuse what cannot be decoded; see `Target.check`."""
-        self.target.check(prompt, sampling)
+        self.target.check(prompt, sampling, suffix)
 
-    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Sequence:
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int, suffix: Many[int] = ()) -> Sequence:
         """A new sequence with room for the drafter's context; see `Target.open`."""
+        assert not suffix, "`check` refuses holes"
         block, weight = self.drafter.spec.block, self.drafter.fc.weight
         shape = (block.num_layers, block.num_kv_heads, block.head_dim, len(prompt) + 256)
         return self.target.open(prompt, sampling, seed, SequenceCache(*shape, weight.dtype, weight.device))
 
     @torch.inference_mode()
-    def prefill(self, sequences: Many[Sequence]) -> None:
+    def prefill(self, sequences: Many[Sequence]) -> list[tuple[int, ...]]:
         """Read the prompts, commit the first token of each answer, and remember the prompts for the drafter."""
         self._remember(sequences, self.target.prefill(sequences))
+        return [sequence.new_tokens for sequence in sequences]
 
     @torch.inference_mode()
     def step(self, sequences: Many[Sequence]) -> list[Round]:

@@ -11,16 +11,15 @@ is a function of its own request. Knows nothing of text, streaming or stop strin
 
 from __future__ import annotations
 
-from collections import deque
+import time
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
-from paceline.decode.canvas import Canvas, DiffusionAnswer, Fill
+from paceline.decode.canvas import Canvas
 from paceline.decode.confidence import best, confidence
 from paceline.decode.noise import NoiseCache, gumbel
 from paceline.decode.processors import TokenCounts, process
@@ -29,43 +28,12 @@ from paceline.decode.sampling import choose
 from paceline.decode.sequence import flat
 from paceline.decode.target import check_prompt
 from paceline.decode.windows import candidates, keep, next_window, turn
-from paceline.errors import BadRequest, UnsupportedModel
+from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
 from paceline.models.attention import Segment, cached_attention
 from paceline.models.transformer import Output, Transformer
-from paceline.request import Sampling
+from paceline.request import Round, Sampling
 
-__all__ = ["DiffusionRequest", "MaskedDiffusion", "decode_diffusion"]
-
-
-class DiffusionRequest(NamedTuple):
-    """One answer to produce. Stop strings of `sampling` are not looked at."""
-
-    prompt: tuple[int, ...]
-    sampling: Sampling
-    seed: int
-
-
-def decode_diffusion(
-    decoder: MaskedDiffusion, requests: Many[DiffusionRequest], max_batch: int = 1
-) -> list[DiffusionAnswer]:
-    """Decode all requests, at most `max_batch` in one pass; what an answer says does not depend on the others.
-
-    Raises:
-        BadRequest, ContextOverflow: see `MaskedDiffusion.check`; nothing has been decoded then.
-    """
-    assert max_batch >= 1
-    for request in requests:
-        decoder.check(request.prompt, request.sampling)
-    answers: dict[int, DiffusionAnswer] = {}
-    waiting, active = deque(enumerate(requests)), dict[int, Canvas]()
-    while waiting or active:
-        while waiting and len(active) < max_batch:
-            index, request = waiting.popleft()
-            active[index] = decoder.open(*request)
-        decoder.step(list(active.values()))
-        answers.update({index: canvas.answer() for index, canvas in active.items() if canvas.finished})
-        active = {index: canvas for index, canvas in active.items() if not canvas.finished}
-    return [answers[index] for index in range(len(requests))]
+__all__ = ["MaskedDiffusion"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,46 +77,56 @@ class MaskedDiffusion:
         assert self.model.spec.diffusion is not None
         return self.model.spec.diffusion.logit_shift
 
-    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+    def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
         """Refuse what cannot be decoded.
 
         Raises:
-            BadRequest: an empty prompt, an id outside the vocabulary, or the mask token.
-            ContextOverflow: no room for a single new token.
+            BadRequest: an empty prompt, an id outside the vocabulary, or the mask token; a hole that cannot be filled.
+            ContextOverflow: no room for a single new token, or for all of a hole.
         """
-        check_prompt(prompt, sampling, self.usable_tokens, self.model.spec.context_tokens)
-        if self.mask_token_id in prompt:
+        if suffix:
+            self._check_hole(prompt, sampling, suffix)
+        text = (*prompt, *suffix)
+        check_prompt(text, sampling, self.usable_tokens, self.model.spec.context_tokens)
+        if self.mask_token_id in text:
             told = f"The prompt contains the mask token, id {self.mask_token_id}."
             raise BadRequest(told, remedy="Only the answer is masked.", param="prompt")
 
-    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Canvas:
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int, suffix: Many[int] = ()) -> Canvas:
         """An answer of masks, as long as max_tokens and the context allow, for a request that `check` let pass."""
         spec = self.model.spec
-        length = min(len(prompt) + sampling.max_tokens, spec.context_tokens)
-        shape = (spec.num_layers, spec.num_kv_heads, spec.head_dim, length)
+        hole = range(len(prompt), min(len(prompt) + sampling.max_tokens, spec.context_tokens - len(suffix)))
+        shape = (spec.num_layers, spec.num_kv_heads, spec.head_dim, hole.stop + len(suffix))
+        given = (*prompt, *suffix)
         return Canvas(
-            tokens=[*prompt, *[self.mask_token_id] * (length - len(prompt))],
-            prompt_tokens=len(prompt),
-            masked=list(range(len(prompt), length)),
+            tokens=[*prompt, *[self.mask_token_id] * len(hole), *suffix],
+            hole=hole,
             sampling=sampling,
             seed=seed,
-            end_ids=frozenset(spec.eos_token_ids).union(sampling.stop_token_ids),
             cache=SequenceCache(*shape, self.model.dtype, self.device),
             noise=NoiseCache(seed, spec.vocab_size, device=self.device),
-            counts=TokenCounts.of_prompt(prompt, spec.vocab_size, self.device) if sampling.penalised else None,
+            counts=TokenCounts.of_prompt(given, spec.vocab_size, self.device) if sampling.penalised else None,
         )
 
+    def prefill(self, canvases: Many[Canvas]) -> list[tuple[int, ...]]:
+        """Nothing to do: what is given is read in every pass, with the masks."""
+        return [()] * len(canvases)
+
     @torch.inference_mode()
-    def step(self, canvases: Many[Canvas]) -> list[Fill]:
-        """One forward pass over answers that are not `finished`: what it fixed in each."""
+    def step(self, canvases: Many[Canvas]) -> list[Round]:
+        """One forward pass over answers that have masks: what it fixed in each, and what has settled by that."""
+        started = time.perf_counter()
         windows = [next_window(canvas, self.remasking, self.logit_shift) for canvas in canvases]
         masks = [candidates(canvas, window) for canvas, window in zip(canvases, windows, strict=True)]
-        fills = []
         scores = self._scores(canvases, windows, masks)
+        passes = []
         for canvas, window, positions, own in zip(canvases, windows, masks, scores, strict=True):
-            fills.append(self._fill(canvas, len(window), positions, own))
-            keep(canvas, self.remasking, window, self.logit_shift)
-        return fills
+            fixed, tokens = self._best(canvas, positions, own)
+            committed = canvas.fix(fixed, tokens)
+            keep(canvas, self.remasking, window, self.logit_shift, fixed)
+            passes.append((tokens, committed, [position - canvas.hole.start for position in fixed]))
+        seconds = (time.perf_counter() - started) / len(canvases)
+        return [Round(tuple(tokens), (), run, 0, seconds, 0.0, tuple(places)) for tokens, run, places in passes]
 
     def read(self, canvases: Many[Canvas], windows: Many[range]) -> list[Tensor]:
         """Hidden states [rows, hidden] of the positions in each window, which see themselves and their cache.
@@ -178,21 +156,32 @@ class MaskedDiffusion:
             for own, canvas in zip(logits, canvases, strict=True)
         ]
 
-    def _fill(self, canvas: Canvas, rows: int, positions: list[int], scores: Tensor) -> Fill:
-        """Fix the best of `positions`, whose scores [positions, vocab] are given."""
+    def _best(self, canvas: Canvas, positions: list[int], scores: Tensor) -> tuple[list[int], list[int]]:
+        """Those of `positions` that this pass fixes, ascending, and their tokens; scores are [positions, vocab]."""
         tokens = choose(scores, canvas.sampling, canvas.noise, positions)
         worth = self._worth(canvas, scores, tokens, positions)
         ranking = best(worth)
         count = how_many(self.remasking, worth[ranking].tolist(), turn(canvas, self.remasking))
         chosen = ranking[:count].sort().values
-        drawn: list[int] = tokens[chosen].tolist()
-        return canvas.fix([positions[row] for row in chosen.tolist()], drawn, rows)
+        return [positions[row] for row in chosen.tolist()], tokens[chosen].tolist()
 
     def _worth(self, canvas: Canvas, scores: Tensor, tokens: Tensor, positions: list[int]) -> Tensor:
         """Which positions come first, float64 [positions]: the greater, the earlier."""
         places = torch.tensor(positions, device=self.device)
-        if self.remasking.order == "left-to-right":
+        if self.remasking.strategy == "left_to_right":
             return -places.double()
-        if self.remasking.order == "random":
+        if self.remasking.strategy == "random":
             return gumbel(canvas.seed, "remask", places, places.new_zeros(1, 1)).squeeze(1).double()
-        return confidence(scores, tokens, self.remasking.order)
+        return confidence(scores, tokens, self.remasking.strategy)
+
+    def _check_hole(self, prompt: Many[int], sampling: Sampling, suffix: Many[int]) -> None:
+        """Refuse a hole that does not fit, or whose two sides cannot be seen."""
+        text_tokens, context_tokens = len(prompt) + sampling.max_tokens + len(suffix), self.model.spec.context_tokens
+        if text_tokens > context_tokens:
+            raise ContextOverflow(text_tokens, context_tokens, "Prefix, hole and suffix have")
+        if len(prompt) < self.logit_shift:
+            remedy = f"A {self.model.spec.family} model predicts a token beside the one before it: give a prefix."
+            raise BadRequest("Nothing stands before the hole.", remedy=remedy, param="prefix")
+        if self.remasking.max_lookahead is not None:
+            told = f"max_lookahead is {self.remasking.max_lookahead}, which hides what stands behind the hole."
+            raise BadRequest(told, remedy="Fill holes without it.", param="suffix")

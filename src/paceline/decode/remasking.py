@@ -1,11 +1,11 @@
 """In which order a masked answer is uncovered, and how many of its tokens a forward pass fixes: settings and rules.
 
     published as                              settings
-    LLaDA low_confidence (2502.09992)         order probability, steps, block_length
-    Fast-dLLM threshold, factor (2505.22618)  order probability, threshold or factor, block_length, cache
-    Dream maskgit_plus (2508.15487)           order probability, steps, schedule linear; topk_margin is order margin,
-                                              entropy is order entropy, origin is order random
-    APD's left to right (2506.00413)          order left-to-right, tokens_per_step, max_lookahead, kv_window
+    LLaDA (2502.09992)             strategy low_confidence or random, steps, block_length
+    Fast-dLLM (2505.22618)         strategy low_confidence, threshold or factor, block_length, cache
+    Dream (2508.15487)             schedule linear, steps; maskgit_plus is strategy low_confidence, topk_margin is
+                                   margin, entropy is entropy, origin is random
+    APD alone (2506.00413)         strategy left_to_right, tokens_per_step, max_lookahead, kv_window
 
 Pure functions on numbers; imports no torch. Knows nothing of models, caches or how tokens are drawn.
 """
@@ -20,8 +20,8 @@ from paceline.settings import Setting, check_kinds, check_ranges
 
 __all__ = [
     "Freeze",
-    "Order",
     "Remasking",
+    "Strategy",
     "Turn",
     "above_threshold",
     "even_share",
@@ -30,7 +30,7 @@ __all__ = [
     "within_factor",
 ]
 
-Order = Literal["probability", "margin", "entropy", "random", "left-to-right"]
+Strategy = Literal["low_confidence", "margin", "entropy", "random", "left_to_right"]
 Schedule = Literal["even", "linear"]
 Freeze = Literal["none", "prefix", "dual"]
 
@@ -45,28 +45,33 @@ class Remasking:
         ConfigError: a value out of range, or two settings that exclude each other; names them and what is allowed.
     """
 
-    order: Annotated[
-        Order, Setting("Which tokens are fixed first: the ones the model is surest of, or a plain order.")
-    ] = "probability"
-    steps: Annotated[int | None, Setting("Passes of the whole answer, shared evenly by its blocks.", least=1)] = None
+    strategy: Annotated[
+        Strategy, Setting("Diffusion: which tokens are fixed first; low_confidence remasks the least probable.")
+    ] = "low_confidence"
+    steps: Annotated[
+        int | None, Setting("Diffusion: passes of the whole answer, shared evenly by its blocks.", least=1)
+    ] = None
     threshold: Annotated[
-        float | None, Setting("Fix every token with at least this probability, in (0, 1].", least=0, most=1)
+        float | None, Setting("Diffusion: fix every token with at least this probability, in (0, 1].", least=0, most=1)
     ] = None
     factor: Annotated[
-        float | None, Setting("Fix n tokens while the n-th has a probability of 1 - factor / (n + 1).", least=0)
+        float | None,
+        Setting("Diffusion: fix n tokens while the n-th has a probability of 1 - factor / (n + 1).", least=0),
     ] = None
-    tokens_per_step: Annotated[int | None, Setting("Fix so many tokens in every pass.", least=1)] = None
-    schedule: Annotated[Schedule, Setting("How a block's steps share its tokens: evenly, or as Dream does.")] = "even"
-    eps: Annotated[float, Setting("Where Dream's schedule ends, in [0, 1).", least=0, most=1)] = 1e-3
+    tokens_per_step: Annotated[int | None, Setting("Diffusion: fix so many tokens in every pass.", least=1)] = None
+    schedule: Annotated[
+        Schedule, Setting("Diffusion: how a block's steps share its tokens: evenly, or as Dream does.")
+    ] = "even"
+    eps: Annotated[float, Setting("Diffusion: where Dream's schedule ends, in [0, 1).", least=0, most=1)] = 1e-3
     block_length: Annotated[
-        int | None, Setting("Fill the answer block by block, each so many tokens long.", least=1)
+        int | None, Setting("Diffusion: fill the answer block by block, each so many tokens long.", least=1)
     ] = None
     cache: Annotated[
-        Freeze, Setting("Keys and values that the pass which opens a block freezes: before it, or all around it.")
+        Freeze, Setting("Diffusion: keys and values that a block's first pass freezes: before it, or around it.")
     ] = "none"
-    max_lookahead: Annotated[int | None, Setting("Masks that the model sees at most.", least=1)] = None
+    max_lookahead: Annotated[int | None, Setting("Diffusion: masks that the model sees at most.", least=1)] = None
     kv_window: Annotated[
-        int | None, Setting("Recompute so many tokens before those of the last pass, less one.", least=1)
+        int | None, Setting("Diffusion: recompute so many tokens before those of the last pass, less one.", least=1)
     ] = None
 
     def __post_init__(self) -> None:
@@ -144,8 +149,8 @@ def _check_companions(settings: Remasking) -> None:
     given = [name for name in _COUNTS if getattr(settings, name) is not None]
     if len(given) > 1:
         _refuse(settings, given[1], "give at most one of " + ", ".join(_COUNTS), beside=given[0])
-    if given and given[0] in ("threshold", "factor") and settings.order != "probability":
-        _refuse(settings, given[0], f"{given[0]} needs order probability", beside="order")
+    if given and given[0] in ("threshold", "factor") and settings.strategy != "low_confidence":
+        _refuse(settings, given[0], f"{given[0]} needs strategy low_confidence", beside="strategy")
     if settings.schedule == "linear" and settings.steps is None:
         _refuse(settings, "schedule", "schedule linear needs steps", beside="steps")
     for name in ("max_lookahead", "kv_window"):
@@ -155,7 +160,7 @@ def _check_companions(settings: Remasking) -> None:
 
 def _check_window(settings: Remasking, name: str) -> None:
     """A window moves with the first mask: it knows no blocks, and no other order."""
-    for other, needed in (("order", "left-to-right"), ("steps", None), ("block_length", None), ("cache", "none")):
+    for other, needed in (("strategy", "left_to_right"), ("steps", None), ("block_length", None), ("cache", "none")):
         if getattr(settings, other) != needed:
             _refuse(settings, name, f"with {name}, {other} must be {needed}", beside=other)
 

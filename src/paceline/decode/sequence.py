@@ -47,6 +47,11 @@ class Sequence:
     counts: TokenCounts | None
 
     @property
+    def new_tokens(self) -> tuple[int, ...]:
+        """What was committed behind the prompt."""
+        return tuple(self.tokens[self.prompt_tokens :])
+
+    @property
     def remaining_tokens(self) -> int:
         """How many tokens may still be committed."""
         return self.limit_tokens - len(self.tokens)

@@ -70,8 +70,11 @@ class Target:
         ids = [*range(self.usable_tokens, self.model.spec.vocab_size), *more]
         return torch.tensor(ids, device=self.device) if ids else None
 
-    def check(self, prompt: Many[int], sampling: Sampling) -> None:
-        """Refuse what cannot be decoded; see `check_prompt`."""
+    def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
+        """Refuse what cannot be decoded: see `check_prompt`, and a hole before a suffix (BadRequest)."""
+        if suffix:
+            told = "The prompt has a suffix, and an autoregressive model only sees what stands before its answer."
+            raise BadRequest(told, remedy="Fill holes with a diffusion language model: Dream or LLaDA.", param="suffix")
         check_prompt(prompt, sampling, self.usable_tokens, self.model.spec.context_tokens)
 
     def open(self, prompt: Many[int], sampling: Sampling, seed: int, draft_cache: SequenceCache | None) -> Sequence:

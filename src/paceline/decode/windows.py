@@ -1,6 +1,6 @@
 """Which positions a pass over a masked answer computes, and which keys and values it takes as earlier passes left them.
 
-                       prompt | block | later masks
+                       prompt | block | later masks, suffix
     none, opening pass xxxxxx   xxxxx   xxxxxxxxxxx     x computed
     prefix             ......   xxxxx   xxxxxxxxxxx     . frozen by the pass that opened the block
     dual               ......   xxxxx   ...........
@@ -11,6 +11,8 @@ kv_window - 1 before them, and everything after. Knows nothing of models and sco
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence as Many
 
 from paceline.cache.store import SequenceCache
 from paceline.decode.canvas import Canvas
@@ -34,11 +36,11 @@ def next_window(canvas: Canvas, settings: Remasking, shift: int) -> range:
     return range(canvas.block.start - shift, canvas.block.stop if settings.cache == "dual" else length)
 
 
-def keep(canvas: Canvas, settings: Remasking, window: range, shift: int) -> None:
-    """After a pass over `window` and its `fix`: leave in the cache what the next pass does not compute."""
+def keep(canvas: Canvas, settings: Remasking, window: range, shift: int, fixed: Many[int]) -> None:
+    """After a pass over `window` that `fixed` some: leave in the cache what the next pass does not compute."""
     if settings.kv_window is not None:
         canvas.cache.advance(len(window))
-        canvas.cache.truncate(max(0, canvas.fills[-1].positions[0] - (settings.kv_window - 1)))
+        canvas.cache.truncate(max(0, fixed[0] - (settings.kv_window - 1)))
     elif canvas.block_passes == 1 and canvas.settled in canvas.block:
         freeze(canvas.cache, settings.cache, range(canvas.block.start - shift, canvas.block.stop), window.stop)
 
@@ -61,16 +63,15 @@ def candidates(canvas: Canvas, window: range) -> list[int]:
 
 def turn(canvas: Canvas, settings: Remasking) -> Turn:
     """Where the block stands. Every block gets at least one step; earlier blocks take the remainder of the steps."""
-    answer_tokens = len(canvas.tokens) - canvas.prompt_tokens
-    length = settings.block_length or answer_tokens
-    blocks = -(-answer_tokens // length)
-    index = (canvas.block.start - canvas.prompt_tokens) // length
+    length = settings.block_length or len(canvas.hole)
+    blocks = -(-len(canvas.hole) // length)
+    index = (canvas.block.start - canvas.hole.start) // length
     steps = max(1, even_share(settings.steps or 0, blocks, index))
     return Turn(canvas.block_passes, steps, len(canvas.block))
 
 
 def _block_at_first_mask(canvas: Canvas, block_length: int | None) -> range:
-    stop = len(canvas.tokens)
+    stop = canvas.hole.stop
     if block_length is not None:
         stop = min(stop, canvas.settled + block_length)
     return range(canvas.settled, stop)

@@ -12,52 +12,63 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
-from paceline.decode.sequence import Sequence
 from paceline.engine.stop import Stopper
 from paceline.request import Chunk, Completion, FinishReason, Round, Sampling, Stats, Usage
 from paceline.text import Detokenizer, Tokenizer
 
-__all__ = ["Answer", "Decoder", "Job", "run"]
+__all__ = ["Answer", "Decoder", "Job", "State", "run"]
 
 
-class Decoder(Protocol):
-    """A method of decode/: see `Autoregressive` and `DFlash`."""
+class State(Protocol):
+    """What the loop knows of an answer in the making: a `Sequence` of an AR target, a `Canvas` of a diffusion model."""
+
+    @property
+    def remaining_tokens(self) -> int:
+        """How many tokens may still be committed."""
+
+
+Own = TypeVar("Own", bound=State)
+
+
+class Decoder(Protocol[Own]):
+    """A method of decode/, with the kind of state that it opens: see `Autoregressive`, `DFlash`, `MaskedDiffusion`."""
 
     name: str
 
-    def check(self, prompt: Many[int], sampling: Sampling) -> None:
+    def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
         """Refuse what cannot be decoded."""
 
-    def open(self, prompt: Many[int], sampling: Sampling, seed: int) -> Sequence:
-        """A new sequence for a request that `check` let pass."""
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int, suffix: Many[int] = ()) -> Own:
+        """A new state for a request that `check` let pass."""
 
-    def prefill(self, sequences: Many[Sequence]) -> None:
-        """Read the prompts and commit the first token of each answer."""
+    def prefill(self, states: Many[Own], /) -> list[tuple[int, ...]]:
+        """Read the prompts: what that committed to each answer, which may be nothing."""
 
-    def step(self, sequences: Many[Sequence]) -> list[Round]:
-        """One round for every sequence: what was committed to each."""
+    def step(self, states: Many[Own], /) -> list[Round]:
+        """One round for every answer: what was committed to each, which may be nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One answer to produce."""
+    """One answer to produce: what follows `prompt`, or fills the hole between it and `suffix`."""
 
     prompt: tuple[int, ...]
     sampling: Sampling
     seed: int
     prompt_index: int = 0
     choice_index: int = 0
+    suffix: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
-class Answer:
-    """An answer in the making: its sequence, where it ends, and what has been said."""
+class Answer(Generic[Own]):
+    """An answer in the making: its state, where it ends, and what has been said."""
 
     job: Job
     method: str
-    sequence: Sequence
+    state: Own
     stopper: Stopper
     started: float
     text: str = ""
@@ -85,8 +96,8 @@ class Answer:
             text=self.text,
             token_ids=self.token_ids,
             finish_reason=self.finish_reason,
-            usage=Usage(len(self.job.prompt), len(self.token_ids)),
-            stats=Stats.of(self.method, self.rounds, time.perf_counter() - self.started),
+            usage=Usage(len(self.job.prompt) + len(self.job.suffix), len(self.token_ids)),
+            stats=Stats.of(self.method, self.rounds, len(self.token_ids), time.perf_counter() - self.started),
             seed=self.job.seed,
             prompt_index=self.job.prompt_index,
             choice_index=self.job.choice_index,
@@ -95,37 +106,38 @@ class Answer:
 
 
 def run(
-    decoder: Decoder,
+    decoder: Decoder[Own],
     jobs: Iterable[Job],
     tokenizer: Tokenizer | None,
     end_token_ids: frozenset[int],
     max_batch: int,
-) -> Iterator[tuple[Answer, Chunk]]:
+) -> Iterator[tuple[Answer[Own], Chunk]]:
     """Decode all jobs, at most `max_batch` at a time; yields every chunk with the answer it belongs to.
 
     An answer is finished when its `finish_reason` is set. Abandoning the iterator releases everything.
     """
     waiting = deque(jobs)
-    active: list[Answer] = []
+    active: list[Answer[Own]] = []
     while waiting or active:
         admitted = [
             _admit(decoder, waiting.popleft(), tokenizer, end_token_ids)
             for _ in range(min(max_batch - len(active), len(waiting)))
         ]
         if admitted:
-            decoder.prefill([answer.sequence for answer in admitted])
-            for answer in admitted:
-                yield answer, answer.take(answer.sequence.tokens[-1:], None)
+            first = decoder.prefill([answer.state for answer in admitted])
+            for answer, committed in zip(admitted, first, strict=True):
+                if committed:
+                    yield answer, answer.take(committed, None)
             active = [answer for answer in (*active, *admitted) if answer.finish_reason is None]
         if active:
-            rounds = decoder.step([answer.sequence for answer in active])
+            rounds = decoder.step([answer.state for answer in active])
             for answer, round in zip(active, rounds, strict=True):
                 yield answer, answer.take(round.committed, round)
             active = [answer for answer in active if answer.finish_reason is None]
 
 
-def _admit(decoder: Decoder, job: Job, tokenizer: Tokenizer | None, end_token_ids: frozenset[int]) -> Answer:
+def _admit(decoder: Decoder[Own], job: Job, tokenizer: Tokenizer | None, end_token_ids: frozenset[int]) -> Answer[Own]:
     started = time.perf_counter()
-    sequence = decoder.open(job.prompt, job.sampling, job.seed)
-    stopper = Stopper(job.sampling, end_token_ids, sequence.remaining_tokens, Detokenizer(tokenizer))
-    return Answer(job, decoder.name, sequence, stopper, started)
+    state = decoder.open(job.prompt, job.sampling, job.seed, job.suffix)
+    stopper = Stopper(job.sampling, end_token_ids, state.remaining_tokens, Detokenizer(tokenizer))
+    return Answer(job, decoder.name, state, stopper, started)

@@ -1,4 +1,4 @@
-"""What a user chooses of a model: which one, how it computes, and where.
+"""What a user chooses of a model: which one, how it decodes and computes, and where.
 
 Plain settings, without torch, so that the command line can show them quickly. Knows nothing of how they are used.
 """
@@ -16,12 +16,15 @@ __all__ = [
     "PROMISES",
     "Device",
     "Drafter",
+    "Method",
     "Model",
     "Precision",
     "PrecisionSetting",
     "Threads",
     "check_precision",
 ]
+
+Method = Literal["auto", "ar", "dflash", "diffusion"]
 
 Precision = Literal["exact", "mixed", "half"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
