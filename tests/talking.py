@@ -1,4 +1,4 @@
-"""The tiny golden pair with a tokenizer, so that its answers are texts (of mostly broken bytes); and commands run."""
+"""Tiny golden models with a tokenizer, so that their answers are texts (of mostly broken bytes); and commands run."""
 
 from __future__ import annotations
 
@@ -37,13 +37,17 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def talking_pair(folder: Path, **config: Any) -> tuple[Path, Path]:
-    """Copies of target and drafter; the target has a byte-level tokenizer of 256 ids, and `config` in config.json."""
-    target, draft = folder / "target", folder / "draft"
-    shutil.copytree(TARGET, target)
-    shutil.copytree(DRAFT, draft)
-    save(target, byte_tokenizer(), {"eos_token": "<|im_end|>", "chat_template": CHATML.replace("<|im_start|>", "")})
-    edit_config(target, **config)
-    return target, draft
+    """Copies of target and drafter; the target as `talking` makes it."""
+    shutil.copytree(DRAFT, folder / "draft")
+    return talking(TARGET, folder / "target", **config), folder / "draft"
+
+
+def talking(model: Path, folder: Path, **config: Any) -> Path:
+    """A copy of a tiny model in `folder`, with a byte-level tokenizer of 256 ids, and `config` in config.json."""
+    shutil.copytree(model, folder)
+    save(folder, byte_tokenizer(), {"eos_token": "<|im_end|>", "chat_template": CHATML.replace("<|im_start|>", "")})
+    edit_config(folder, **config)
+    return folder
 
 
 def byte_tokenizer() -> Tokenizer:

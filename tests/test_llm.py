@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 from talking import DRAFT, END, TARGET, talking_pair
-from tiny import GOLDEN
 
-from paceline import LLM, Completion, PacelineError, Sampling, Stats, Usage
-from paceline.errors import BadRequest, CheckpointError, ConfigError, ContextOverflow, UnsupportedModel
+from paceline import LLM, Completion, Infill, PacelineError, Sampling, Stats, Usage
+from paceline.errors import BadRequest, CheckpointError, ConfigError, ContextOverflow
 from paceline.request import Chunk
 
 IDS = [58, 83, 11, 40, 118, 45, 109, 90]
@@ -317,6 +316,12 @@ def test_without_a_tokenizer_text_is_refused(mute: LLM, prompt: Any, settings: d
 # errors
 
 
+def test_a_hole_is_refused(llm: LLM) -> None:
+    with pytest.raises(BadRequest, match=r"has a suffix.*Dream or LLaDA"):
+        llm.generate(Infill("a", "b"))
+    assert answer(llm, Infill("hello", ""), max_tokens=5).token_ids == answer(llm, "hello", max_tokens=5).token_ids
+
+
 @pytest.mark.parametrize("prompt", [[], "", [256], [-1], [5, 10**9], 5, None, 1.5, {"role": "user"}, [True], object()])
 def test_prompts_that_cannot_be_served(llm: LLM, prompt: Any) -> None:
     with pytest.raises(BadRequest):
@@ -360,9 +365,3 @@ def test_models_that_are_not_there_or_do_not_fit(tmp_path: Path) -> None:
 def test_method_in_effect(plain: LLM, mute: LLM) -> None:
     assert (plain.method, mute.method, LLM(TARGET).method) == ("ar", "dflash", "ar")
     assert LLM(TARGET, drafter=DRAFT, method="ar").method == "ar"
-
-
-@pytest.mark.parametrize("case", ["dream-tiny", "llada-tiny"])
-def test_a_diffusion_model_is_no_target(case: str) -> None:
-    with pytest.raises(UnsupportedModel, match=r"diffusion language model.*autoregressive"):
-        LLM(GOLDEN / case)

@@ -299,3 +299,9 @@ def test_an_older_format_with_transformers(tmp_path: Path) -> None:
 def test_import_brings_neither_torch_nor_transformers() -> None:
     code = "import sys, paceline.text, paceline.engine.stop; assert not {'torch', 'transformers'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_part_of_a_text_gets_no_start_token() -> None:
+    tokenizer = wrap(byte_fallback())
+    assert tokenizer.encode("ab")[0] == tokenizer.token_id("<s>")
+    assert tokenizer.encode("ab", whole=False) == tokenizer.encode("ab")[1:]

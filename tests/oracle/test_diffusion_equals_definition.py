@@ -76,16 +76,16 @@ class Rows:
 
 def defined(model: Transformer, settings: Remasking, request: Request) -> tuple[list[int], list[int]]:
     """The answer, and how many of its tokens each pass fixed; passes after its end fix none."""
-    prompt, sampling, _, _ = request
+    prompt, sampling, _, suffix = request
     assert model.spec.diffusion is not None
-    shift, length = model.spec.diffusion.logit_shift, len(prompt) + sampling.max_tokens
-    tokens, rows = [*prompt, *[MASK] * sampling.max_tokens], Rows(model, length)
-    size = settings.block_length or sampling.max_tokens
-    starts = list(range(len(prompt), length, size))
+    shift, end = model.spec.diffusion.logit_shift, len(prompt) + sampling.max_tokens
+    tokens, length = [*prompt, *[MASK] * sampling.max_tokens, *suffix], end + len(suffix)
+    rows, size = Rows(model, length), settings.block_length or sampling.max_tokens
+    starts = list(range(len(prompt), end, size))
     passes: list[list[int]] = []
     before = len(prompt)  # the first mask of the last pass
     for block, start in enumerate(starts):
-        stop = min(start + size, length)
+        stop = min(start + size, end)
         steps = max(1, len(np.array_split(np.arange(settings.steps or 1), len(starts))[block]))
         left, done = list(range(start, stop)), 0
         while left:
@@ -107,8 +107,8 @@ def defined(model: Transformer, settings: Remasking, request: Request) -> tuple[
             left = [position for position in left if position not in order[:count]]
             passes.append(order[:count])
             done += 1
-    ends = [position for position in range(len(prompt), length) if tokens[position] == END]
-    stop = ends[0] + 1 if ends else length
+    ends = [position for position in range(len(prompt), end) if tokens[position] == END]
+    stop = ends[0] + 1 if ends else end
     return tokens[len(prompt) : stop], [sum(position < stop for position in fixed) for fixed in passes]
 
 
@@ -147,14 +147,17 @@ def model_with(shift: int, **changes: Any) -> Transformer:
     return tiny_transformer(spec)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize(("temperature", "suffix"), [(0.0, ()), (0.9, ()), (0.9, (9, 31, END, 4))])
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_a_ragged_batch_is_what_the_definition_says(settings: Remasking, shift: int, temperature: float) -> None:
+def test_a_ragged_batch_is_what_the_definition_says(
+    settings: Remasking, shift: int, temperature: float, suffix: tuple[int, ...]
+) -> None:
     model = model_with(shift)
     decoder = MaskedDiffusion(model, USABLE, settings)
+    hidden = settings.max_lookahead is not None  # then there are no holes
     requests = [
-        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed)
+        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed, () if hidden else suffix[seed:])
         for seed, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True))
     ]
     batched = uncover(decoder, requests, max_batch=3)
