@@ -23,11 +23,14 @@ FinishReason = Literal["stop", "length"]
 class Sampling:
     """How tokens are chosen. The output is a function of (weights, prompt, these settings), never of the method.
 
+    That of a diffusion language model depends on its remasking, too.
+
     Order: penalties, logit bias, temperature, then top-k, top-p and min-p on softmax(scores / temperature);
     the token is argmax(scores + temperature * gumbel(seed, position)) over the surviving ids.
 
     Attributes:
-        max_tokens: most new tokens, >= 1; an answer that reaches the model's context also ends as "length".
+        max_tokens: most new tokens, >= 1; an answer that reaches the model's context also ends as "length". The length
+            of the hole of an `Infill`.
         temperature: 0 (or at most 1e-5) is argmax, lowest id on ties.
         top_k: keep the k most probable ids; 0 keeps all.
         top_p: keep ids while the probability mass before them is < top_p, in (0, 1]; 1 keeps all.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +17,7 @@ from tiny_tokenizers import of_pieces
 from paceline.decode.dflash import DFlash
 from paceline.decode.sequence import Sequence as Decoded
 from paceline.engine.loop import Answer, Job, run
-from paceline.request import Sampling
+from paceline.request import Round, Sampling
 
 VOCAB = 64
 
@@ -164,6 +165,52 @@ class TestText:
         assert chunks[0].round is None
         assert all(chunk.round is not None and chunk.round.committed == chunk.token_ids for chunk in chunks[1:])
         assert [chunk.finish_reason for chunk in chunks] == [None, None, "length"]
+
+
+@dataclass(slots=True)
+class Runs:
+    """A decoder, and the state of its one answer, whose runs are written down."""
+
+    remaining_tokens: int
+    prompt_pass: tuple[int, ...]
+    rounds: list[tuple[int, ...]]
+    name: str = "runs"
+
+    def check(self, *_: object) -> None:
+        """Everything can be decoded."""
+
+    def open(self, *_: object) -> Runs:
+        return self
+
+    def prefill(self, states: Sequence[Runs], /) -> list[tuple[int, ...]]:
+        return [self.prompt_pass] * len(states)
+
+    def step(self, states: Sequence[Runs], /) -> list[Round]:
+        return [Round((), (), self.rounds.pop(0), 0, 0.0, 0.0) for _ in states]
+
+
+@pytest.mark.parametrize(
+    ("prompt_pass", "rounds", "chunks", "reason"),
+    [
+        ((), [(5, 6, 7)], [(5, 6, 7)], "length"),
+        ((), [(), (5,), (), (6, 7)], [(), (5,), (), (6, 7)], "length"),
+        ((5, 6), [(7,)], [(5, 6), (7,)], "length"),
+        ((5, 6, 7, 8), [], [(5, 6, 7)], "length"),
+        ((5, 2, 7), [], [(5, 2)], "stop"),
+        ((), [(), (2, 7)], [(), (2,)], "stop"),
+    ],
+)
+def test_a_prompt_pass_and_a_round_may_commit_any_run(
+    prompt_pass: tuple[int, ...], rounds: list[tuple[int, ...]], chunks: list[tuple[int, ...]], reason: str
+) -> None:
+    taken = list(run(Runs(3, prompt_pass, list(rounds)), [Job((1,), Sampling(), 0)], None, frozenset({2}), 1))
+    assert [chunk.token_ids for _, chunk in taken] == chunks
+    assert [chunk.finish_reason for _, chunk in taken] == [None] * (len(chunks) - 1) + [reason]
+    completion = taken[-1][1].completion
+    assert completion is not None
+    assert completion.token_ids == [token for chunk in chunks for token in chunk]
+    assert completion.stats.completion_tokens == completion.usage.completion_tokens == len(completion.token_ids)
+    assert completion.stats.forward_passes == len(rounds) + bool(prompt_pass)
 
 
 class TestAdmission:
