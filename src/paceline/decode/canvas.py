@@ -67,6 +67,8 @@ class Canvas:
         fills: what each pass did.
         block, block_passes: the block being filled, and how many passes it has had.
         stop: where the answer ends, once an end token has been reached.
+        verifier_cache: K/V of APD's verifier, of all tokens before the first mask but the last; None without one.
+        visible: masks that the next pass sees, where the method bounds them.
     """
 
     tokens: list[int]
@@ -82,6 +84,8 @@ class Canvas:
     block: range = range(0)
     block_passes: int = 0
     stop: int | None = None
+    verifier_cache: SequenceCache | None = None
+    visible: int = 0
     _settled: int = field(init=False)
 
     def __post_init__(self) -> None:
