@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scripted import answer_all
 
+from paceline.decode.apd import APD
 from paceline.decode.diffusion import MaskedDiffusion
-from paceline.engine.loop import Job
+from paceline.engine.loop import Answer, Job
 from paceline.request import Sampling
 
 
@@ -38,18 +39,24 @@ class Uncovered(NamedTuple):
 
 
 def uncover(
-    decoder: MaskedDiffusion, requests: Iterable[Request], max_batch: int = 1, ends: Sequence[int] | None = None
+    decoder: MaskedDiffusion | APD, requests: Iterable[Request], max_batch: int = 1, ends: Sequence[int] | None = None
 ) -> list[Uncovered]:
     """Decode all requests; answers end at `ends`, else at the end tokens of the model."""
     for prompt, sampling, _, suffix in (requests := list(requests)):
         decoder.check(prompt, sampling, suffix)
     jobs = [Job(prompt, sampling, seed, suffix=suffix) for prompt, sampling, seed, suffix in requests]
-    found = frozenset(decoder.model.spec.eos_token_ids if ends is None else ends)
-    uncovered = []
-    for answer in answer_all(decoder, jobs, ends=found, batch=max_batch):
-        length = len(answer.token_ids)
-        fixed = [[place for place in round.positions if place < length] for round in answer.rounds]
-        uncovered.append(Uncovered(answer.token_ids, answer.finish_reason, fixed))
-        pairs = [pair for round in answer.rounds for pair in zip(round.positions, round.proposed, strict=True)]
-        assert answer.token_ids == [dict(pairs)[place] for place in range(length)]
-    return uncovered
+    spec = (decoder.dllm if isinstance(decoder, APD) else decoder).model.spec
+    found = frozenset(spec.eos_token_ids if ends is None else ends)
+    return [_uncovered(answer) for answer in answer_all(decoder, jobs, ends=found, batch=max_batch)]
+
+
+def _uncovered(answer: Answer[Any]) -> Uncovered:
+    """With APD, which commits in order, a pass fixes what it commits."""
+    length, done, fixed, by_place = len(answer.token_ids), 0, [], {}
+    for round in answer.rounds:
+        places = round.positions or range(done, done + len(round.committed))
+        by_place.update(zip(places, round.proposed, strict=False))
+        fixed.append([place for place in places if place < length])
+        done += len(round.committed)
+    assert answer.token_ids == [by_place[place] for place in range(length)]
+    return Uncovered(answer.token_ids, answer.finish_reason, fixed)

@@ -149,7 +149,7 @@ def answer_all(
     answers = [done[id(job)] for job in jobs]
     for answer in answers:
         assert streamed[id(answer.job)] == (answer.text, answer.token_ids)
-        first = [] if decoder.name == "diffusion" else answer.token_ids[:1]
+        first = [] if decoder.name in ("diffusion", "apd") else answer.token_ids[:1]
         assert first + [token for round in answer.rounds for token in round.committed] == answer.token_ids
         assert len(answer.token_ids) <= answer.job.sampling.max_tokens
     return answers

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from diffusing import Request, uncover
+from rows import Rows
 from tiny import tiny_spec, tiny_transformer
 from torch import Tensor
 
@@ -50,28 +51,6 @@ SETTINGS = [
     Remasking(strategy="left_to_right", tokens_per_step=4, max_lookahead=3, kv_window=1),
     Remasking(strategy="left_to_right", tokens_per_step=2, kv_window=3),
 ]
-
-
-class Rows:
-    """Keys and values by position, as their last computation left them."""
-
-    def __init__(self, model: Transformer, length: int) -> None:
-        spec = model.spec
-        self.model = model
-        self.kept = torch.zeros(spec.num_layers, 2, length, spec.num_kv_heads, spec.head_dim, dtype=torch.float64)
-
-    def logits(self, tokens: list[int], computed: range, seen: int) -> Tensor:
-        """Logits of the rows in `computed`, which see the first `seen` positions."""
-        where = torch.tensor(list(computed))
-
-        def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-            self.kept[layer, 0, where], self.kept[layer, 1, where] = keys, values
-            groups = queries.shape[1] // keys.shape[1]
-            k, v = (rows[:seen].repeat_interleave(groups, 1) for rows in self.kept[layer])
-            law = (torch.einsum("qhd,khd->hqk", queries, k) / queries.shape[2] ** 0.5).softmax(-1)
-            return torch.einsum("hqk,khd->qhd", law, v).flatten(1)
-
-        return self.model.head(self.model(torch.tensor(tokens)[where], where, attend).hidden)
 
 
 def defined(model: Transformer, settings: Remasking, request: Request) -> tuple[list[int], list[int]]:

@@ -31,6 +31,8 @@ class Canvas:
         counts: what penalties need; None without penalties.
         masked: positions not fixed yet, ascending.
         block, block_passes: the block being filled, and how many passes it has had.
+        verifier_cache: K/V of APD's verifier, of all tokens before the first mask but the last; None without one.
+        visible: masks that the next pass sees, where the method bounds them.
     """
 
     tokens: list[int]
@@ -43,6 +45,8 @@ class Canvas:
     masked: list[int] = field(init=False)
     block: range = range(0)
     block_passes: int = 0
+    verifier_cache: SequenceCache | None = None
+    visible: int = 0
 
     def __post_init__(self) -> None:
         self.masked = list(self.hole)

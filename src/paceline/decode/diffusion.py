@@ -77,6 +77,11 @@ class MaskedDiffusion:
         assert self.model.spec.diffusion is not None
         return self.model.spec.diffusion.logit_shift
 
+    def banned(self) -> Tensor:
+        """Ids never to be drawn: the padding of the vocabulary, and the mask."""
+        ids = [*range(self.usable_tokens, self.model.spec.vocab_size), self.mask_token_id]
+        return torch.tensor(ids, device=self.device)
+
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
         """Refuse what cannot be decoded.
 
@@ -118,7 +123,7 @@ class MaskedDiffusion:
         started = time.perf_counter()
         windows = [next_window(canvas, self.remasking, self.logit_shift) for canvas in canvases]
         masks = [candidates(canvas, window) for canvas, window in zip(canvases, windows, strict=True)]
-        scores = self._scores(canvases, windows, masks)
+        scores = self.scores(canvases, windows, masks)
         passes = []
         for canvas, window, positions, own in zip(canvases, windows, masks, scores, strict=True):
             fixed, tokens = self._best(canvas, positions, own)
@@ -142,15 +147,14 @@ class MaskedDiffusion:
         )
         return list(torch.split(output.hidden, [len(window) for window in windows]))
 
-    def _scores(self, canvases: Many[Canvas], windows: Many[range], masks: Many[list[int]]) -> list[Tensor]:
+    def scores(self, canvases: Many[Canvas], windows: Many[range], masks: Many[list[int]]) -> list[Tensor]:
         """Scores [masks, vocab] of each answer."""
         rows = [
             hidden[[position - self.logit_shift - window.start for position in positions]]
             for hidden, window, positions in zip(self.read(canvases, windows), windows, masks, strict=True)
         ]
         logits = torch.split(self.model.head(torch.cat(rows)), [len(positions) for positions in masks])
-        ids = [*range(self.usable_tokens, self.model.spec.vocab_size), self.mask_token_id]
-        banned = torch.tensor(ids, device=self.device)
+        banned = self.banned()
         return [
             process(own, canvas.sampling, canvas.counts, banned=banned)
             for own, canvas in zip(logits, canvases, strict=True)

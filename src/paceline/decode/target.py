@@ -115,7 +115,7 @@ class Target:
         The rows lie behind the caches but are not part of them: whoever asked advances each cache by what it keeps.
         """
         rows = [[sequence.tokens[-1], *draft] for sequence, draft in zip(sequences, drafts, strict=True)]
-        output = self._forward(rows, sequences)
+        output = self.forward(rows, [sequence.cache for sequence in sequences])
         counts = [len(row) for row in rows]
         logits = torch.split(self.model.head(output.hidden), counts)
         tapped = output.features
@@ -126,20 +126,20 @@ class Target:
             for sequence, draft, scores, own in zip(sequences, drafts, logits, features, strict=True)
         ]
 
-    def _prompt_pass(self, sequence: Sequence, start: int) -> tuple[Tensor, Tensor | None]:
-        rows = sequence.tokens[start : min(start + _PREFILL_ROWS, sequence.prompt_tokens)]
-        output = self._forward([rows], [sequence])
-        sequence.cache.advance(len(rows))
-        return output.hidden, output.features
-
-    def _forward(self, rows: Many[Many[int]], sequences: Many[Sequence]) -> Output:
-        caches = [sequence.cache for sequence in sequences]
+    def forward(self, rows: Many[Many[int]], caches: Many[SequenceCache]) -> Output:
+        """One pass over rows of ids, each behind what its cache holds; they are not part of it yet."""
         tokens, positions = flat(rows, [cache.length for cache in caches], self.device)
         segments = [Segment(len(row), cache) for row, cache in zip(rows, caches, strict=True)]
         spec = self.model.spec
         attend = cached_attention(segments, (True,) * spec.num_layers, spec.windows)
         output: Output = self.model(tokens, positions, attend, self.taps)
         return output
+
+    def _prompt_pass(self, sequence: Sequence, start: int) -> tuple[Tensor, Tensor | None]:
+        rows = sequence.tokens[start : min(start + _PREFILL_ROWS, sequence.prompt_tokens)]
+        output = self.forward([rows], [sequence.cache])
+        sequence.cache.advance(len(rows))
+        return output.hidden, output.features
 
 
 def check_prompt(prompt: Many[int], sampling: Sampling, usable_tokens: int, context_tokens: int) -> None:

@@ -109,18 +109,19 @@ def _attend_one(keys: Tensor, values: Tensor, queries: Tensor, mask: Tensor | No
     return output.squeeze(0).transpose(0, 1).flatten(1)
 
 
-def dense_attention(batch: int, windows: Sequence[int | None]) -> Attend:
-    """Causal attention without a cache over `batch` sequences of equal length, for training."""
+def dense_attention(batch: int, windows: Sequence[int | None], causal: bool = True) -> Attend:
+    """Attention without a cache over `batch` sequences of equal length, for training."""
     masks: dict[int, Tensor | None] = {}
 
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         window = windows[layer]
         if window is not None and window not in masks:
-            masks[window] = visible(queries.shape[0] // batch, 0, True, window)
+            masks[window] = visible(queries.shape[0] // batch, 0, causal, window)
         mask = None if window is None else masks[window]
         q, k, v = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (queries, keys, values))
         gqa = queries.shape[1] != keys.shape[1]
-        output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, enable_gqa=gqa)
+        is_causal = causal and mask is None
+        output = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=is_causal, enable_gqa=gqa)
         return output.transpose(1, 2).flatten(2).flatten(0, 1)
 
     return attend

@@ -12,7 +12,16 @@ from typing import Annotated, Literal, get_args
 from paceline.errors import ConfigError
 from paceline.settings import Setting
 
-__all__ = ["TURN_START", "DrafterConfig", "FitConfig", "Objective", "ResponsesConfig", "TargetConfig", "UnloopConfig"]
+__all__ = [
+    "TURN_START",
+    "DllmConfig",
+    "DrafterConfig",
+    "FitConfig",
+    "Objective",
+    "ResponsesConfig",
+    "TargetConfig",
+    "UnloopConfig",
+]
 
 Weighting = Literal["decay", "pace"]
 
@@ -84,6 +93,34 @@ class UnloopConfig:
         float, Setting("An answer loops where more than this share of it was said before.", least=0, most=1)
     ] = 0.25
     evaluation_windows: Annotated[int, Setting("Held-out windows per evaluation.", least=1)] = 22
+
+
+@dataclass(frozen=True, slots=True)
+class DllmConfig:
+    """Settings of a diffusion language model's training.
+
+    Raises:
+        ConfigError: rows that are not multiples of 32 tokens, or not in order.
+    """
+
+    corpus: Annotated[Path, Setting("Folder with train.npz and heldout.npz, as `paceline zoo corpus` writes it.")]
+    fit: FitConfig
+    shortest_row: Annotated[int, Setting("Rows are at least so many tokens long, a multiple of 32.", least=32)] = 64
+    longest_row: Annotated[int, Setting("Rows are at most so many tokens long, a multiple of 32.", least=32)] = 384
+    tokens_per_batch: Annotated[int, Setting("Tokens of a micro batch, all of one length.", least=32)] = 4224
+    run_share: Annotated[
+        float,
+        Setting(
+            "Share of rows that lose one run of tokens, at the end or inside; the others random ones.", least=0, most=1
+        ),
+    ] = 0.5
+    longest_run: Annotated[int, Setting("Tokens of such a run at most.", least=1)] = 64
+    evaluation_rows: Annotated[int, Setting("Held-out rows per evaluation.", least=1)] = 66
+
+    def __post_init__(self) -> None:
+        if self.shortest_row % 32 or self.longest_row % 32 or self.shortest_row > self.longest_row:
+            told = f"shortest_row is {self.shortest_row}, longest_row is {self.longest_row}."
+            raise ConfigError(told, remedy="Give multiples of 32, the shorter first.")
 
 
 @dataclass(frozen=True, slots=True)

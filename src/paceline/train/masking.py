@@ -1,0 +1,99 @@
+"""What a diffusion language model learns from: rows of text, and which of their tokens it has to find again.
+
+    scattered   every token is masked with the same probability t, drawn anew for each row (LLaDA, arXiv 2502.09992)
+    tail        the last tokens are masked, as a method that goes from left to right meets them
+    hole        a run anywhere is masked, as in a completion between two texts
+
+A row begins at the beginning of a document or anywhere in it. Behind the end of the document stand end tokens, so that
+a model learns where texts end. Knows nothing of models and losses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from paceline.train.data import Documents
+
+__all__ = ["Masked", "masked_rows", "text_rows"]
+
+_LEAST_SHARE = 1e-3
+"""The smallest t: its weight 1 / t would make one token outweigh all others."""
+
+_FILL_WEIGHT = 0.1
+"""Of an end token behind the first: easy to find, and there may be many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """A batch to learn from.
+
+    Attributes:
+        tokens: int64 [rows, length], as the text is.
+        masked: bool [rows, length]; a first token never is, as no row predicts it where logits are shifted.
+        weights: float32 [rows, length], of the masked tokens' losses: their weighted sum, divided by the rows, is the
+            loss. 0 elsewhere.
+    """
+
+    tokens: Tensor
+    masked: Tensor
+    weights: Tensor
+
+
+def text_rows(documents: Documents, rows: int, length: int, end_id: int, rng: np.random.Generator) -> Tensor:
+    """Random pieces of documents, int64 [rows, length]; half of them begin where their document does.
+
+    Documents are drawn by their lengths, so that every token is as likely as any other.
+    """
+    found = np.full((rows, length), end_id, dtype=np.int64)
+    places = rng.integers(0, len(documents.tokens), rows)
+    indices = np.searchsorted(documents.starts, places, side="right") - 1
+    whole = rng.random(rows) < 0.5
+    for row, (place, index, at_start) in enumerate(zip(places, indices, whole, strict=True)):
+        start, stop = documents.starts[index], documents.starts[index + 1]
+        piece: NDArray[np.int64] = documents.tokens[start if at_start else place : stop][:length]
+        found[row, : len(piece)] = piece
+    return torch.from_numpy(found)
+
+
+def masked_rows(tokens: Tensor, end_id: int, run_share: float, longest_run: int, rng: np.random.Generator) -> Masked:
+    """Mask `run_share` of the rows by a tail or a hole of at most `longest_run` tokens, the others at random.
+
+    Each row's loss is the bound on its negative log-likelihood per token that its kind of masking gives: sum of the
+    masked tokens' losses over t * length (LLaDA, equation 3), or their mean where a run is masked.
+    """
+    rows, length = tokens.shape
+    runs = rng.random(rows) < run_share
+    masked = np.zeros((rows, length), dtype=bool)
+    expected = np.empty(rows)
+    # Evenly spread over the batch, which makes the loss less noisy than independent draws.
+    shares = _LEAST_SHARE + (1 - _LEAST_SHARE) * ((rng.random() + np.arange(rows) / rows) % 1.0)
+    for row, (is_run, share) in enumerate(zip(runs, shares, strict=True)):
+        if is_run:
+            masked[row, _run(length, longest_run, rng)] = True
+            expected[row] = masked[row].sum()
+        else:
+            masked[row, 1:] = rng.random(length - 1) < share
+            expected[row] = share * (length - 1)
+    found = torch.from_numpy(masked)
+    weights = found.float() / torch.from_numpy(expected).float().unsqueeze(1)
+    return Masked(tokens, found, weights * _worth(tokens, end_id))
+
+
+def _run(length: int, longest: int, rng: np.random.Generator) -> slice:
+    """A run of at most `longest` tokens, not the first: as often at the end of the row as anywhere."""
+    size = int(rng.integers(1, min(longest, length - 1) + 1))
+    start = length - size if rng.random() < 0.5 else int(rng.integers(1, length - size + 1))
+    return slice(start, start + size)
+
+
+def _worth(tokens: Tensor, end_id: int) -> Tensor:
+    """1 for a token of the text and its end, less for end tokens behind another one: float32 [rows, length]."""
+    ends = tokens == end_id
+    again = torch.zeros_like(ends)
+    again[:, 1:] = ends[:, 1:] & ends[:, :-1]
+    return torch.where(again, _FILL_WEIGHT, 1.0)

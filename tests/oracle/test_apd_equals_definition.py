@@ -1,0 +1,119 @@
+"""APD against its definition (arXiv 2506.00413), written down once more without the code under test.
+
+The oracle decodes one answer at a time, keeps the dLLM's keys and values by position and reads the verifier without a
+cache; ours decodes ragged batches with two caches. float64 and `==`: tokens, and what each step committed. All draws
+are seeded, so a failure is a difference, not chance.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from diffusing import Request, uncover
+from rows import Rows
+from tiny import tiny_spec, tiny_transformer
+from torch import Tensor
+
+from paceline.decode.adaptive import Adaptive
+from paceline.decode.apd import APD
+from paceline.decode.diffusion import MaskedDiffusion
+from paceline.decode.noise import gumbel
+from paceline.decode.remasking import Remasking
+from paceline.decode.target import Target
+from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
+from paceline.models.transformer import Transformer
+from paceline.request import Sampling
+
+MASK, USABLE, END = 63, 61, 7
+PROMPTS = [tuple((7 * n + 3 * i) % 60 for i in range(length)) for n, length in enumerate((5, 1, 12, 3))]
+LENGTHS = (19, 6, 1, 24)
+
+SETTINGS = [
+    Adaptive(),
+    Adaptive(alpha=0.5, window=None, kv_window=None),
+    Adaptive(alpha=0.9, tau=0.9, window=7, kv_window=None),
+    Adaptive(alpha=0.4, schedule="fixed", window=5, kv_window=1),
+    Adaptive(alpha=0.6, tau=0.1, window=9, kv_window=3),
+    Adaptive(alpha=0.8, schedule="fixed", window=None, kv_window=2),
+    Adaptive(alpha=0.0, window=3, kv_window=4),
+    Adaptive(alpha=1.0, window=6, kv_window=1),
+    Adaptive(tau=1.0, window=6, kv_window=1),
+    Adaptive(tau=0.0, window=1, kv_window=5),
+]
+
+
+def defined(
+    dllm: Transformer, verifier: Transformer, settings: Adaptive, prompt: tuple[int, ...], sampling: Sampling, seed: int
+) -> tuple[list[int], list[int]]:
+    """The answer, and how many of its tokens each step committed."""
+    assert dllm.spec.diffusion is not None
+    shift, length, start = dllm.spec.diffusion.logit_shift, len(prompt) + sampling.max_tokens, len(prompt)
+    tokens, rows, steps = [*prompt, *[MASK] * sampling.max_tokens], Rows(dllm, length), list[int]()
+    seen, before, ended = min(length, start + (settings.window or length)), 0, False
+    while start < length and not ended:
+        first = 0 if settings.kv_window is None or not steps else max(0, before - settings.kv_window + 1)
+        logits = rows.logits(tokens, range(first, seen), seen)[start - shift - first : seen - shift - first]
+        proposed = drawn(logits, start, sampling, seed)
+        if END in proposed:
+            proposed = proposed[: proposed.index(END) + 1]
+        text = [*tokens[:start], *proposed]
+        told = Rows(verifier, length).logits_of_prefixes(text)[start - 1 : -1]
+        chances = ruled(told).softmax(-1)[range(len(proposed)), proposed]
+        sure = float(chances.mean())
+        weight = share(settings, sure)
+        own, other = ruled(logits[: len(proposed)]), ruled(told)
+        mixed = own if weight == 1 else other if weight == 0 else weight * own + (1 - weight) * other
+        agreed = [a == b for a, b in zip(proposed, drawn(mixed, start, sampling, seed), strict=True)]
+        count = 1 + len(list(itertools.takewhile(bool, agreed[1:])))
+        tokens[start : start + count] = proposed[:count]
+        ended = END in proposed[:count]
+        before, start = start, start + count
+        seen = start + visible(settings, length - start, sure)
+        steps.append(count)
+    return tokens[len(prompt) : start], steps
+
+
+def drawn(logits: Tensor, first: int, sampling: Sampling, seed: int) -> list[int]:
+    positions = torch.arange(first, first + len(logits))
+    noise = gumbel(seed, "token", positions, torch.arange(logits.shape[-1])[None]).double()
+    return list((ruled(logits) + sampling.temperature * noise).argmax(-1).tolist())
+
+
+def ruled(logits: Tensor) -> Tensor:
+    return torch.cat([logits[:, :USABLE], torch.full((len(logits), 64 - USABLE), -torch.inf)], -1)
+
+
+def share(settings: Adaptive, sure: float) -> float:
+    if settings.alpha == 0:
+        return 0.0
+    f = 1.0 if settings.schedule == "fixed" else 2 * (1 - settings.tau) * (1 - sure)
+    return 1 / (1 + (1 - settings.alpha) / settings.alpha * f)
+
+
+def visible(settings: Adaptive, masks: int, sure: float) -> int:
+    widest = min(masks, settings.window or masks)
+    adapts = settings.schedule == "adaptive" and settings.window is not None and widest > 4
+    return 4 + round((widest - 4) * sure) if adapts else widest
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_a_ragged_batch_is_what_the_definition_says(settings: Adaptive, shift: int, temperature: float) -> None:
+    spec = tiny_spec("qwen2", diffusion=DiffusionSpec(MASK, shift), eos_token_ids=(END,))
+    dllm = tiny_transformer(spec)
+    verifier = tiny_transformer(tiny_spec("qwen3", num_layers=1, vocab_size=62), seed=5)
+    apd = APD(MaskedDiffusion(dllm, USABLE, Remasking()), Target(verifier, USABLE), settings)
+    requests = [
+        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed)
+        for seed, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True))
+    ]
+    batched = uncover(apd, requests, max_batch=3)
+    for request, answer in zip(requests, batched, strict=True):
+        tokens, committed = defined(dllm, verifier, settings, *request[:3])
+        assert answer.tokens == tokens
+        assert answer.unmasked_per_step == committed
+        assert (answer.finish_reason == "stop") == (tokens[-1] == END)
+        assert uncover(apd, [request]) == [answer]
