@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -68,6 +69,19 @@ def test_a_target_is_taught_out_of_its_loops(run: Run, built: Path, tmp_path: Pa
     told = run("train", "unloop", *given, *windows, *answers, "--steps", 2, "--loop-share", 0.0)
     assert told.code == 0, told.err
     assert LLM(tmp_path / "better").generate(["Once"], Sampling(max_tokens=5))[0].token_ids
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_target_that_does_not_loop_stays_as_it_is_and_that_is_told(run: Run, built: Path, tmp_path: Path) -> None:
+    """As in a round of `zoo build`, which goes on."""
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    target, same = tmp_path / "out" / "target", tmp_path / "same"
+    answers = ("--count", 12, "--max-tokens", 12, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 20)
+    given = ("--target", target, "--corpus", built, "--out", same, "--window-tokens", 16)
+    told = run("train", "unloop", *given, *answers, "--loop-share", 1.0)
+    assert told.code == 0, told.err
+    assert re.search(r"none of the \d+ answers loops; the target stays as it is", told.err)
+    assert (same / "model.safetensors").read_bytes() == (target / "model.safetensors").read_bytes()
 
 
 def test_the_same_command_again_changes_nothing(run: Run, built: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def make_target(config: TargetConfig, out: Path) -> None:
 
 
 def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, turn_start: str, out: Path) -> None:
-    """Let the target in `folder` answer, then teach it not to say the same again.
+    """Let the target in `folder` answer, then teach it not to say the same again; warns where no answer loops.
 
     Raises:
         TrainingError, ConfigError: as `train_unloop`, or the tokenizer lacks what is named.
@@ -65,8 +66,11 @@ def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, 
     opening = _opening(tokenizer, turn_start)
     responses = _answered(folder, tokenizer, config.corpus, answers, opening, out / "answers")
     model = load_transformer(folder, torch.float32, trainable=True)
-    train_unloop(model, responses, config, out / "run")
+    unlearned = train_unloop(model, responses, config, out / "run")
     if join().is_main_process:
+        if not unlearned:
+            told = f"{out}: none of the {len(responses.tokens)} answers loops; the target stays as it is."
+            warnings.warn(told, stacklevel=2)
         _copy_tokenizer(folder, out)
         save_transformer(model, out)
 
