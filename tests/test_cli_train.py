@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -14,11 +15,15 @@ from typing import Any
 import pytest
 from small_zoo import make_small
 from talking import Run, run, talking_pair
+from tiny import tiny_transformer
 from tiny_tokenizers import save
 from tokenizers import Tokenizer
 
 from paceline import LLM, Sampling
 from paceline.cli import train
+from paceline.models.safetensors_file import read_json
+from paceline.models.save import save_transformer
+from paceline.models.spec import transformer_spec
 from paceline.settings import fields_of
 from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.zoo import catalog
@@ -115,7 +120,7 @@ def test_other_settings_in_the_same_folder_are_refused(run: Run, built: Path, tm
     target, draft = tmp_path / "out" / "target", tmp_path / "out" / "draft"
     told = run("train", "drafter", "--target", target, "--corpus", built, "--out", draft, "--count", 8)
     assert told.code == 1
-    assert "answers of other settings" in told.err
+    assert "answers of other settings: batch 6 instead of 48, count 12 instead of 8" in told.err
 
 
 def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, tmp_path: Path) -> None:
@@ -138,6 +143,40 @@ def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, t
     assert "answers of other settings" in refused.err
     empty = run("train", "drafter", *given[:-1], built, *same)
     assert "holds no answers" in empty.err
+
+
+def learn_from(run: Run, corpus: Path, target: Path, answers: Path, out: Path, *more: object) -> SimpleNamespace:
+    """A drafter of the answers that `train_pair` leaves."""
+    given = ("--corpus", corpus, "--target", target, "--out", out, "--answers", answers, "--steps", 2)
+    same = ("--count", 12, "--max-tokens", 12, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 60)
+    return run("train", "drafter", *given, *same, "--rows-per-batch", 2, "--block-rows", 16, "--heldout-rows", 2, *more)
+
+
+def test_answers_belong_to_the_weights_of_a_target_wherever_they_lie(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    moved = (tmp_path / "out").rename(tmp_path / "moved")
+    target, answers = moved / "target", moved / "draft" / "answers"
+    assert learn_from(run, built, target, answers, tmp_path / "second").code == 0
+    other = tmp_path / "other"
+    shutil.copytree(target, other)
+    save_transformer(tiny_transformer(transformer_spec(read_json(target / "config.json"))), other)
+    refused = learn_from(run, built, other, answers, tmp_path / "third")
+    assert refused.code == 1
+    assert f"{answers} holds answers of another target than {other}." in refused.err
+    assert not (tmp_path / "third").exists()
+
+
+def test_older_answers_belong_to_the_place_of_a_target(run: Run, built: Path, tmp_path: Path) -> None:
+    """Files written before the checksum name an absolute path."""
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    target, answers = tmp_path / "out" / "target", tmp_path / "out" / "draft" / "answers"
+    settings = json.loads((answers / "settings.json").read_text())
+    del settings["target_checksum"]
+    (answers / "settings.json").write_text(json.dumps({"target": str(target.resolve()), **settings}))
+    assert learn_from(run, built, target, answers, tmp_path / "second").code == 0
+    target.rename(tmp_path / "moved")
+    refused = learn_from(run, built, tmp_path / "moved", answers, tmp_path / "third")
+    assert f"another target than {tmp_path / 'moved'}: of {target}." in refused.err
 
 
 def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import shutil
 import warnings
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -19,13 +20,14 @@ from paceline.decode.target import Target
 from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_text
 from paceline.models.load import check_same_tokens, load_transformer
-from paceline.models.safetensors_file import read_json
+from paceline.models.safetensors_file import read_json, read_tensors
 from paceline.models.save import save_drafter, save_transformer
 from paceline.models.spec import transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
-from paceline.train.data import tokenizer_of
+from paceline.train.data import checksum, tokenizer_of
 from paceline.train.drafter import bundled_drafter_spec, check_drafter, first_block_size, new_drafter, train_drafter
+from paceline.train.fit.checkpoint import differences
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.fit.processes import join
 from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
@@ -141,17 +143,34 @@ def answers_width(config: ResponsesConfig) -> int:
 def _answer(
     folder: Path, tokenizer: Tokenizer, corpus: Path, out: Path, *, opening: tuple[int, ...], config: ResponsesConfig
 ) -> None:
-    """Let the target answer; refuses to mix answers of other settings."""
-    settings = json.dumps({"target": str(folder.resolve()), **asdict(config)})
+    """Let the target answer; refuses to mix answers of other settings or of another target."""
+    settings = {"target_checksum": _checksum(folder), **asdict(config)}
     known = out / _SETTINGS
-    if known.is_file() and known.read_text(encoding="utf-8") != settings:
-        told = f"{out} holds answers of other settings: {known.read_text(encoding='utf-8')}."
-        raise TrainingError(told, remedy="Use them, or another folder.")
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(known, settings)
+    if known.is_file():
+        _check_answers(out, read_json(known), json.loads(json.dumps(settings)), folder)
+    else:
+        write_text(known, json.dumps(settings))
     model = load_transformer(folder, torch.float32)
     ends = frozenset(model.spec.eos_token_ids) | tokenizer.eos_ids
     generate_responses(Target(model, tokenizer.size), corpus / "train.npz", opening, config, ends, out)
+
+
+def _checksum(folder: Path) -> int:
+    """Of all weights of a checkpoint, wherever it lies."""
+    return checksum(*(tensor for _, tensor in sorted(read_tensors(folder).items())))
+
+
+def _check_answers(answers: Path, theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
+    place = theirs.pop("target", None)  # by which older files know the target
+    if place == str(folder.resolve()):
+        theirs["target_checksum"] = ours["target_checksum"]
+    if theirs.get("target_checksum") != ours["target_checksum"]:
+        told = f"{answers} holds answers of another target than {folder}{f': of {place}' if place else ''}."
+        raise TrainingError(told, remedy="Give the target that they are of, or another folder for new ones.")
+    if told := differences(theirs, ours):
+        raise TrainingError(
+            f"{answers} holds answers of other settings: {told}.", remedy="Use them, or another folder."
+        )
 
 
 def _taught(model: Transformer, responses: Responses, objective: Objective, out: Path) -> Teacher | None:
