@@ -123,6 +123,22 @@ def test_other_settings_in_the_same_folder_are_refused(run: Run, built: Path, tm
     assert "answers of other settings: batch 6 instead of 48, count 12 instead of 8" in told.err
 
 
+def test_other_tokens_in_the_same_folder_are_refused(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    target, draft = tmp_path / "out" / "target", tmp_path / "out" / "draft"
+    answers = draft / "answers"
+    told = learn_from(run, built, target, answers, draft, "--mask-token", "<|im_end|>")
+    assert (told.code, "other settings: mask_token_id 3 instead of 2" in told.err) == (1, True), told.err
+    told = learn_from(run, built, target, answers, draft, "--turn-start", "<|im_start|>")
+    assert told.code == 1
+    assert re.search(r"answers of other settings: turn_start_ids \[1, .*\] instead of \[1\]", told.err), told.err
+
+    settings = json.loads((answers / "settings.json").read_text())
+    del settings["turn_start_ids"]
+    (answers / "settings.json").write_text(json.dumps(settings))
+    assert learn_from(run, built, target, answers, draft).code == 0
+
+
 def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, tmp_path: Path) -> None:
     """Everything on: what the target says is written beside the answers of the first run, which stay as they are."""
     assert train_pair(run, built, tmp_path / "out").code == 0
@@ -147,7 +163,20 @@ def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, t
 
 def learn_from(run: Run, corpus: Path, target: Path, answers: Path, out: Path, *more: object) -> SimpleNamespace:
     """A drafter of the answers that `train_pair` leaves."""
-    given = ("--corpus", corpus, "--target", target, "--out", out, "--answers", answers, "--steps", 2)
+    given = (
+        "--corpus",
+        corpus,
+        "--target",
+        target,
+        "--out",
+        out,
+        "--answers",
+        answers,
+        "--steps",
+        2,
+        "--warmup-steps",
+        1,
+    )
     same = ("--count", 12, "--max-tokens", 12, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 60)
     return run("train", "drafter", *given, *same, "--rows-per-batch", 2, "--block-rows", 16, "--heldout-rows", 2, *more)
 

@@ -144,7 +144,7 @@ def _answer(
     folder: Path, tokenizer: Tokenizer, corpus: Path, out: Path, *, opening: tuple[int, ...], config: ResponsesConfig
 ) -> None:
     """Let the target answer; refuses to mix answers of other settings or of another target."""
-    settings = {"target_checksum": _checksum(folder), **asdict(config)}
+    settings = {"target_checksum": _checksum(folder), "turn_start_ids": opening, **asdict(config)}
     known = out / _SETTINGS
     if known.is_file():
         _check_answers(out, read_json(known), json.loads(json.dumps(settings)), folder)
@@ -161,6 +161,7 @@ def _checksum(folder: Path) -> int:
 
 
 def _check_answers(answers: Path, theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
+    theirs = {"turn_start_ids": ours["turn_start_ids"], **theirs}  # of which older files say nothing
     place = theirs.pop("target", None)  # by which older files know the target
     if place == str(folder.resolve()):
         theirs["target_checksum"] = ours["target_checksum"]

@@ -80,7 +80,9 @@ def differences(theirs: Settings, ours: Settings) -> str:
 
 
 def _check_same(run: Path, theirs: Settings, ours: Settings) -> None:
-    # A run that is older than a setting was trained with its default: defaults change nothing.
+    # A run that is older than a setting was trained with its default: defaults change nothing. Of what else may have
+    # been added since, it cannot say what it was trained with.
     defaults = {each.name: each.default for each in fields(FitConfig) if each.default is not MISSING}
-    if told := differences({**defaults, **theirs}, ours):
+    theirs = {**defaults, **theirs}
+    if told := differences(theirs, {key: value for key, value in ours.items() if key in theirs}):
         raise TrainingError(f"{run} was trained with other settings: {told}.", remedy="Use them, or another folder.")
