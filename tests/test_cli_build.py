@@ -12,6 +12,7 @@ from talking import Run, run
 from tiny import edit_config
 
 from paceline import LLM, Sampling
+from paceline.lock import alone_in
 from paceline.train.build import recipe
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
@@ -69,6 +70,14 @@ def test_a_folder_of_another_recipe_is_refused_before_anything_is_tried(run: Run
     assert refused.code == 1
     assert "another recipe" in refused.err
     assert "Trying" not in refused.err
+
+
+def test_two_builds_in_one_folder_are_refused(run: Run, tmp_path: Path) -> None:
+    with alone_in(tmp_path):
+        refused = run("zoo", "build", tmp_path)
+    assert refused.code == 1
+    assert f"is working in {tmp_path}" in refused.err
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1.5, "nan"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -21,6 +22,7 @@ from tokenizers import Tokenizer
 
 from paceline import LLM, Sampling
 from paceline.cli import train
+from paceline.lock import alone_in
 from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_transformer
 from paceline.models.spec import transformer_spec
@@ -192,7 +194,7 @@ def test_answers_belong_to_the_weights_of_a_target_wherever_they_lie(run: Run, b
     refused = learn_from(run, built, other, answers, tmp_path / "third")
     assert refused.code == 1
     assert f"{answers} holds answers of another target than {other}." in refused.err
-    assert not (tmp_path / "third").exists()
+    assert not list((tmp_path / "third").iterdir())
 
 
 def test_older_answers_belong_to_the_place_of_a_target(run: Run, built: Path, tmp_path: Path) -> None:
@@ -206,6 +208,14 @@ def test_older_answers_belong_to_the_place_of_a_target(run: Run, built: Path, tm
     target.rename(tmp_path / "moved")
     refused = learn_from(run, built, tmp_path / "moved", answers, tmp_path / "third")
     assert f"another target than {tmp_path / 'moved'}: of {target}." in refused.err
+
+
+def test_a_folder_in_which_another_process_works_is_refused(run: Run, built: Path, tmp_path: Path) -> None:
+    with alone_in(tmp_path / "out" / "target"):
+        told = train_pair(run, built, tmp_path / "out")
+    assert told.code == 1
+    assert re.search(rf"process \(pid {os.getpid()}\) is working in .*target\. Wait", told.err), told.err
+    assert not list((tmp_path / "out" / "target").iterdir())
 
 
 def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path) -> None:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from paceline.decode.target import Target
 from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_text
+from paceline.lock import alone_in
 from paceline.models.load import check_same_tokens, load_transformer
 from paceline.models.safetensors_file import read_json, read_tensors
 from paceline.models.save import save_drafter, save_transformer
@@ -36,6 +39,9 @@ from paceline.train.target import bundled_target_spec, train_target
 from paceline.train.teacher import Teacher, teach
 from paceline.train.unloop import train_unloop
 
+if TYPE_CHECKING:
+    from accelerate import PartialState
+
 __all__ = ["answers_width", "make_drafter", "make_target", "make_unlooped"]
 
 _SETTINGS = "settings.json"
@@ -46,35 +52,36 @@ def make_target(config: TargetConfig, out: Path) -> None:
     """Train the bundled AR target from random weights.
 
     Raises:
-        TrainingError, ConfigError: as `train_target`, or the corpus has no tokenizer.
+        TrainingError, ConfigError: as `train_target`, or the corpus has no tokenizer, or as `alone_in`.
     """
     tokenizer = tokenizer_of(config.corpus / "tokenizer")
-    team = join()
-    torch.manual_seed(config.fit.seed)
-    model = Transformer(bundled_target_spec(tokenizer.size, _end_ids(tokenizer)))
-    train_target(model, config, out / "run")
-    if team.is_main_process:
-        _copy_tokenizer(config.corpus / "tokenizer", out)
-        save_transformer(model, out)
+    with _team_in(out) as team:
+        torch.manual_seed(config.fit.seed)
+        model = Transformer(bundled_target_spec(tokenizer.size, _end_ids(tokenizer)))
+        train_target(model, config, out / "run")
+        if team.is_main_process:
+            _copy_tokenizer(config.corpus / "tokenizer", out)
+            save_transformer(model, out)
 
 
 def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, turn_start: str, out: Path) -> None:
     """Let the target in `folder` answer, then teach it not to say the same again; warns where no answer loops.
 
     Raises:
-        TrainingError, ConfigError: as `train_unloop`, or the tokenizer lacks what is named.
+        TrainingError, ConfigError: as `train_unloop` and `alone_in`, or the tokenizer lacks what is named.
     """
     tokenizer = tokenizer_of(folder)
     opening = _opening(tokenizer, turn_start)
-    responses = _answered(folder, tokenizer, config.corpus, answers, opening, out / "answers")
-    model = load_transformer(folder, torch.float32, trainable=True)
-    unlearned = train_unloop(model, responses, config, out / "run")
-    if join().is_main_process:
-        if not unlearned:
-            told = f"{out}: none of the {len(responses.tokens)} answers loops; the target stays as it is."
-            warnings.warn(told, stacklevel=2)
-        _copy_tokenizer(folder, out)
-        save_transformer(model, out)
+    with _team_in(out) as team:
+        responses = _answered(folder, tokenizer, config.corpus, answers, opening, out / "answers")
+        model = load_transformer(folder, torch.float32, trainable=True)
+        unlearned = train_unloop(model, responses, config, out / "run")
+        if team.is_main_process:
+            if not unlearned:
+                told = f"{out}: none of the {len(responses.tokens)} answers loops; the target stays as it is."
+                warnings.warn(told, stacklevel=2)
+            _copy_tokenizer(folder, out)
+            save_transformer(model, out)
 
 
 def make_drafter(
@@ -94,8 +101,8 @@ def make_drafter(
         answers_folder: the answers of an earlier run with the same target and settings, instead of new ones.
 
     Raises:
-        TrainingError, ConfigError: as `train_drafter` and `teach`, the tokenizer lacks what is named, or the earlier
-            answers are not there or of other settings.
+        TrainingError, ConfigError: as `train_drafter`, `teach` and `alone_in`, the tokenizer lacks what is named, or
+            the earlier answers are not there, or of another target or other settings.
         VocabularyMismatch: the corpus has another tokenizer.
     """
     tokenizer = tokenizer_of(folder)
@@ -109,13 +116,22 @@ def make_drafter(
     spec = bundled_drafter_spec(target, mask, config.block_size or first_block_size(target.hidden_size))
     check_drafter(spec, config)  # before the answers, which take long
     place = out / "answers" if answers_folder is None else _earlier(answers_folder)
-    responses = _answered(folder, tokenizer, corpus, answers, opening, place)
-    model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
-    teacher = _taught(model, responses, config.objective, place)
-    drafter = new_drafter(spec, model, config.fit.seed)
-    train_drafter(drafter, model, responses, config, out / "run", teacher)
-    if join().is_main_process:
-        save_drafter(drafter, out)
+    with _team_in(out) as team:
+        responses = _answered(folder, tokenizer, corpus, answers, opening, place)
+        model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
+        teacher = _taught(model, responses, config.objective, place)
+        drafter = new_drafter(spec, model, config.fit.seed)
+        train_drafter(drafter, model, responses, config, out / "run", teacher)
+        if team.is_main_process:
+            save_drafter(drafter, out)
+
+
+@contextmanager
+def _team_in(out: Path) -> Iterator[PartialState]:
+    """The processes that train together, of which the first one keeps others out of the folder."""
+    team = join()
+    with alone_in(out) if team.is_main_process else nullcontext():
+        yield team
 
 
 def _earlier(answers: Path) -> Path:
