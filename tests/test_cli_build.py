@@ -18,6 +18,7 @@ from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["run"]  # a fixture
 
+INTERRUPTED = "Interrupted. The same command goes on from what is saved."
 STAGES = ["corpus", "target-0", "target-1", "target-2", BUNDLED_TARGET, BUNDLED_DRAFTER]
 
 
@@ -46,7 +47,8 @@ def test_a_build_makes_the_pair_and_its_cards_and_goes_on_where_it_stopped(
     out = tmp_path / "zoo"
     with monkeypatch.context() as killed:
         killed.setattr(recipe, "make_drafter", lambda *args, **names: (_ for _ in ()).throw(KeyboardInterrupt))
-        run("zoo", "build", out, "--scale", 0.001)
+        told = run("zoo", "build", out, "--scale", 0.001)
+    assert (told.code, told.err.splitlines()[-1]) == (130, INTERRUPTED)
     kept = {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in STAGES[1:5]}
     assert not (out / BUNDLED_DRAFTER / "config.json").exists()
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.cli.options import set_threads
-from paceline.cli.output import say
+from paceline.cli.output import resumable, say
 from paceline.files import write_text
 from paceline.lock import alone_in
 
@@ -27,6 +27,7 @@ __all__ = ["Threads", "build", "show_scores"]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Threads on a CPU.")]
 
 
+@resumable()
 def build(
     out: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where to build; the same one resumes.")],
     scale: Annotated[float, typer.Option(help="Below 1: fewer documents, answers and steps, to try the way.")] = 1.0,
