@@ -222,7 +222,10 @@ def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path)
     (tmp_path / "empty").mkdir()
     told = run("train", "target", "--corpus", tmp_path / "empty", "--out", tmp_path / "out")
     assert "has no tokenizer" in told.err
-    target, _ = talking_pair(tmp_path)
+    target, draft = talking_pair(tmp_path)
+    for command in ("unloop", "drafter"):
+        told = run("train", command, "--target", draft, "--corpus", built, "--out", tmp_path / "out")
+        assert f"{draft} is a DFlash drafter, not a model" in told.err
     settings = ("--target", target, "--corpus", built, "--out", tmp_path / "out")
     assert "lacks the mask token" in run("train", "drafter", *settings, "--mask-token", "<none>").err
     assert "lacks the turn start" in run("train", "drafter", *settings, "--turn-start", "").err

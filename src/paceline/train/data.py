@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paceline.errors import TrainingError
+from paceline.models.load import model_config
 from paceline.text import Tokenizer, load_tokenizer
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "load_documents",
     "load_windows",
     "repeat_tail",
+    "target_tokenizer",
     "tokenizer_of",
 ]
 
@@ -122,7 +124,7 @@ def load_windows(path: Path, length: int, seed: int = 0) -> Windows:
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:
-    """The tokenizer of a checkpoint or of a corpus.
+    """The tokenizer in a folder of a corpus.
 
     Raises:
         TrainingError: it has none.
@@ -130,4 +132,18 @@ def tokenizer_of(folder: Path) -> Tokenizer:
     found = load_tokenizer(folder)
     if found is None:
         raise TrainingError(f"{folder} has no tokenizer.", remedy="paceline zoo corpus DIR makes a corpus with one.")
+    return found
+
+
+def target_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a target's checkpoint.
+
+    Raises:
+        CheckpointError: it is a drafter, or no model.
+        TrainingError: it has none.
+    """
+    model_config(folder)
+    found = load_tokenizer(folder)
+    if found is None:
+        raise TrainingError(f"{folder} has no tokenizer.", remedy="Put its tokenizer.json beside config.json.")
     return found

@@ -28,7 +28,7 @@ from paceline.models.save import save_drafter, save_transformer
 from paceline.models.spec import transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
-from paceline.train.data import checksum, tokenizer_of
+from paceline.train.data import checksum, target_tokenizer, tokenizer_of
 from paceline.train.drafter import bundled_drafter_spec, check_drafter, first_block_size, new_drafter, train_drafter
 from paceline.train.fit.checkpoint import differences
 from paceline.train.fit.memory import memory_is_set_by
@@ -69,8 +69,9 @@ def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, 
 
     Raises:
         TrainingError, ConfigError: as `train_unloop` and `alone_in`, or the tokenizer lacks what is named.
+        CheckpointError: `folder` holds no target.
     """
-    tokenizer = tokenizer_of(folder)
+    tokenizer = target_tokenizer(folder)
     opening = _opening(tokenizer, turn_start)
     with _team_in(out) as team:
         responses = _answered(folder, tokenizer, config.corpus, answers, opening, out / "answers")
@@ -103,9 +104,9 @@ def make_drafter(
     Raises:
         TrainingError, ConfigError: as `train_drafter`, `teach` and `alone_in`, the tokenizer lacks what is named, or
             the earlier answers are not there, or of another target or other settings.
-        VocabularyMismatch: the corpus has another tokenizer.
+        CheckpointError: `folder` holds no target; the corpus has another tokenizer.
     """
-    tokenizer = tokenizer_of(folder)
+    tokenizer = target_tokenizer(folder)
     mask = tokenizer.token_id(mask_token)
     if mask is None:
         remedy = "Name the one it has."
