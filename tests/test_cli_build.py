@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
-from small_zoo import make_small
-from talking import Run, run
-from tiny import edit_config
+from small_zoo import make_small, tiny_target
+from talking import DRAFT, Run, run
+from tiny import edit_config, tiny_transformer
 
 from paceline import LLM, Sampling
+from paceline.lock import alone_in
+from paceline.models.save import save_transformer
 from paceline.train.build import recipe
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["run"]  # a fixture
 
+INTERRUPTED = "Interrupted. The same command goes on from what is saved."
 STAGES = ["corpus", "target-0", "target-1", "target-2", BUNDLED_TARGET, BUNDLED_DRAFTER]
 
 
@@ -45,7 +50,8 @@ def test_a_build_makes_the_pair_and_its_cards_and_goes_on_where_it_stopped(
     out = tmp_path / "zoo"
     with monkeypatch.context() as killed:
         killed.setattr(recipe, "make_drafter", lambda *args, **names: (_ for _ in ()).throw(KeyboardInterrupt))
-        run("zoo", "build", out, "--scale", 0.001)
+        told = run("zoo", "build", out, "--scale", 0.001)
+    assert (told.code, told.err.splitlines()[-1]) == (130, INTERRUPTED)
     kept = {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in STAGES[1:5]}
     assert not (out / BUNDLED_DRAFTER / "config.json").exists()
 
@@ -71,6 +77,14 @@ def test_a_folder_of_another_recipe_is_refused_before_anything_is_tried(run: Run
     assert "Trying" not in refused.err
 
 
+def test_two_builds_in_one_folder_are_refused(run: Run, tmp_path: Path) -> None:
+    with alone_in(tmp_path):
+        refused = run("zoo", "build", tmp_path)
+    assert refused.code == 1
+    assert f"is working in {tmp_path}" in refused.err
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("scale", [0, -1, 1.5, "nan"])
 def test_a_scale_out_of_range_is_refused(run: Run, tmp_path: Path, scale: object) -> None:
     told = run("zoo", "build", tmp_path, "--scale", scale)
@@ -88,12 +102,37 @@ def test_a_score_sets_the_target_beside_a_5_gram_model(run: Run, tmp_path: Path)
     assert told.code == 0, told.err
     assert first_words(told.out) == ["kind", "story", "dialogue"]
 
+    drafter = run("zoo", "score", "--model", DRAFT, "--corpus", tmp_path / "corpus")
+    assert drafter.code == 1
+    assert f"{DRAFT} is a DFlash drafter, not a model. Give the target it was trained for" in drafter.err
+
     edit_config(tmp_path / "target", paceline={"diffusion": {"mask_token_id": 1}})
     refused = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
     assert "diffusion language model" in refused.err
     (tmp_path / "target" / "tokenizer_config.json").write_text("{}")
     refused = run("zoo", "score", "--model", tmp_path / "target", "--corpus", tmp_path / "corpus")
     assert "names no end token" in refused.err
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.filterwarnings("default")
+def test_a_kind_that_is_not_held_out_has_no_score_and_that_is_told(run: Run, tmp_path: Path) -> None:
+    corpus, target = tmp_path / "corpus", tmp_path / "target"
+    assert run("zoo", "corpus", corpus, "--stories", 3, "--dialogues", 12).code == 0
+    save_transformer(tiny_transformer(tiny_target()), target)
+    for file in (corpus / "tokenizer").iterdir():
+        shutil.copyfile(file, target / file.name)
+    with np.load(corpus / "heldout.npz") as file:
+        tokens, starts, kinds = file["tokens"], file["starts"], file["kinds"]
+    cut = int(np.flatnonzero(kinds != kinds[0])[0])
+    np.savez(corpus / "heldout.npz", tokens=tokens[: starts[cut]], starts=starts[: cut + 1], kinds=kinds[:cut])
+    told = run("zoo", "score", "--model", target, "--corpus", corpus)
+    assert told.code == 0, told.err
+    assert first_words(told.out) == ["kind", "story"]
+    assert "heldout.npz has no text of kind dialogue: no score." in told.err
+    np.savez(corpus / "heldout.npz", tokens=tokens[:0], starts=starts[:1], kinds=kinds[:0])
+    told = run("zoo", "score", "--model", target, "--corpus", corpus)
+    assert (told.code, "heldout.npz holds no text" in told.err) == (1, True), told.err
 
 
 def test_the_recipe_is_written_down(tmp_path: Path) -> None:

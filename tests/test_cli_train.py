@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
+import shutil
 from collections.abc import Callable
 from inspect import signature
 from pathlib import Path
@@ -13,11 +16,16 @@ from typing import Any
 import pytest
 from small_zoo import make_small
 from talking import Run, run, talking_pair
+from tiny import tiny_transformer
 from tiny_tokenizers import save
 from tokenizers import Tokenizer
 
 from paceline import LLM, Sampling
 from paceline.cli import train
+from paceline.lock import alone_in
+from paceline.models.safetensors_file import read_json
+from paceline.models.save import save_transformer
+from paceline.models.spec import transformer_spec
 from paceline.settings import fields_of
 from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.zoo import catalog
@@ -70,6 +78,19 @@ def test_a_target_is_taught_out_of_its_loops(run: Run, built: Path, tmp_path: Pa
     assert LLM(tmp_path / "better").generate(["Once"], Sampling(max_tokens=5))[0].token_ids
 
 
+@pytest.mark.filterwarnings("default")
+def test_a_target_that_does_not_loop_stays_as_it_is_and_that_is_told(run: Run, built: Path, tmp_path: Path) -> None:
+    """As in a round of `zoo build`, which goes on."""
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    target, same = tmp_path / "out" / "target", tmp_path / "same"
+    answers = ("--count", 12, "--max-tokens", 12, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 20)
+    given = ("--target", target, "--corpus", built, "--out", same, "--window-tokens", 16)
+    told = run("train", "unloop", *given, *answers, "--loop-share", 1.0)
+    assert told.code == 0, told.err
+    assert re.search(r"none of the \d+ answers loops; the target stays as it is", told.err)
+    assert (same / "model.safetensors").read_bytes() == (target / "model.safetensors").read_bytes()
+
+
 def test_the_same_command_again_changes_nothing(run: Run, built: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert train_pair(run, built, out).code == 0
@@ -101,7 +122,23 @@ def test_other_settings_in_the_same_folder_are_refused(run: Run, built: Path, tm
     target, draft = tmp_path / "out" / "target", tmp_path / "out" / "draft"
     told = run("train", "drafter", "--target", target, "--corpus", built, "--out", draft, "--count", 8)
     assert told.code == 1
-    assert "answers of other settings" in told.err
+    assert "answers of other settings: batch 6 instead of 48, count 12 instead of 8" in told.err
+
+
+def test_other_tokens_in_the_same_folder_are_refused(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    target, draft = tmp_path / "out" / "target", tmp_path / "out" / "draft"
+    answers = draft / "answers"
+    told = learn_from(run, built, target, answers, draft, "--mask-token", "<|im_end|>")
+    assert (told.code, "other settings: mask_token_id 3 instead of 2" in told.err) == (1, True), told.err
+    told = learn_from(run, built, target, answers, draft, "--turn-start", "<|im_start|>")
+    assert told.code == 1
+    assert re.search(r"answers of other settings: turn_start_ids \[1, .*\] instead of \[1\]", told.err), told.err
+
+    settings = json.loads((answers / "settings.json").read_text())
+    del settings["turn_start_ids"]
+    (answers / "settings.json").write_text(json.dumps(settings))
+    assert learn_from(run, built, target, answers, draft).code == 0
 
 
 def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, tmp_path: Path) -> None:
@@ -126,11 +163,69 @@ def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, t
     assert "holds no answers" in empty.err
 
 
+def learn_from(run: Run, corpus: Path, target: Path, answers: Path, out: Path, *more: object) -> SimpleNamespace:
+    """A drafter of the answers that `train_pair` leaves."""
+    given = (
+        "--corpus",
+        corpus,
+        "--target",
+        target,
+        "--out",
+        out,
+        "--answers",
+        answers,
+        "--steps",
+        2,
+        "--warmup-steps",
+        1,
+    )
+    same = ("--count", 12, "--max-tokens", 12, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 60)
+    return run("train", "drafter", *given, *same, "--rows-per-batch", 2, "--block-rows", 16, "--heldout-rows", 2, *more)
+
+
+def test_answers_belong_to_the_weights_of_a_target_wherever_they_lie(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    moved = (tmp_path / "out").rename(tmp_path / "moved")
+    target, answers = moved / "target", moved / "draft" / "answers"
+    assert learn_from(run, built, target, answers, tmp_path / "second").code == 0
+    other = tmp_path / "other"
+    shutil.copytree(target, other)
+    save_transformer(tiny_transformer(transformer_spec(read_json(target / "config.json"))), other)
+    refused = learn_from(run, built, other, answers, tmp_path / "third")
+    assert refused.code == 1
+    assert f"{answers} holds answers of another target than {other}." in refused.err
+    assert not list((tmp_path / "third").iterdir())
+
+
+def test_older_answers_belong_to_the_place_of_a_target(run: Run, built: Path, tmp_path: Path) -> None:
+    """Files written before the checksum name an absolute path."""
+    assert train_pair(run, built, tmp_path / "out").code == 0
+    target, answers = tmp_path / "out" / "target", tmp_path / "out" / "draft" / "answers"
+    settings = json.loads((answers / "settings.json").read_text())
+    del settings["target_checksum"], settings["turn_start_ids"]
+    (answers / "settings.json").write_text(json.dumps({"target": str(target.resolve()), **settings}))
+    assert learn_from(run, built, target, answers, tmp_path / "second").code == 0
+    target.rename(tmp_path / "moved")
+    refused = learn_from(run, built, tmp_path / "moved", answers, tmp_path / "third")
+    assert f"another target than {tmp_path / 'moved'}: of {target}." in refused.err
+
+
+def test_a_folder_in_which_another_process_works_is_refused(run: Run, built: Path, tmp_path: Path) -> None:
+    with alone_in(tmp_path / "out" / "target"):
+        told = train_pair(run, built, tmp_path / "out")
+    assert told.code == 1
+    assert re.search(rf"process \(pid {os.getpid()}\) is working in .*target\. Wait", told.err), told.err
+    assert not list((tmp_path / "out" / "target").iterdir())
+
+
 def test_what_training_needs_is_asked_for(run: Run, built: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     told = run("train", "target", "--corpus", tmp_path / "empty", "--out", tmp_path / "out")
     assert "has no tokenizer" in told.err
-    target, _ = talking_pair(tmp_path)
+    target, draft = talking_pair(tmp_path)
+    for command in ("unloop", "drafter"):
+        told = run("train", command, "--target", draft, "--corpus", built, "--out", tmp_path / "out")
+        assert f"{draft} is a DFlash drafter, not a model" in told.err
     settings = ("--target", target, "--corpus", built, "--out", tmp_path / "out")
     assert "lacks the mask token" in run("train", "drafter", *settings, "--mask-token", "<none>").err
     assert "lacks the turn start" in run("train", "drafter", *settings, "--turn-start", "").err

@@ -98,6 +98,19 @@ def test_remote_code_is_refused() -> None:
             parse({**config, "auto_map": {"AutoModelForCausalLM": "modeling_evil.Evil"}})
 
 
+@pytest.mark.parametrize("module", ["dflash", "modeling_dflash"])
+def test_the_code_that_drafters_were_released_with_is_not_run_and_does_no_harm(module: str) -> None:
+    theirs = {"AutoModel": f"{module}.DFlashDraftModel"}
+    assert drafter_spec({**drafter(), "auto_map": theirs}) == drafter_spec(drafter())
+    for evil in ({"AutoModel": f"{module}.Evil"}, {**theirs, "AutoConfig": "evil.Config"}, {"AutoModel": 7}):
+        with pytest.raises(UnsafeCheckpoint, match="auto_map"):
+            drafter_spec({**drafter(), "auto_map": evil})
+    with pytest.raises(UnsafeCheckpoint, match="auto_map"):
+        transformer_spec(llama(auto_map=theirs))
+    with pytest.raises(UnsupportedModel, match="architectures"):
+        drafter_spec({**drafter(), "auto_map": theirs, "architectures": ["Evil"]})
+
+
 def test_sliding_windows_without_layer_types() -> None:
     qwen2 = {"model_type": "qwen2", "sliding_window": 7}
     assert transformer_spec(llama(**qwen2)).windows == (None,) * 3

@@ -1,6 +1,7 @@
 """All commands, and how a failure is told: one red line on stderr, never a traceback.
 
-Exit codes: 0; 2 for a request or a setting that cannot be served; 1 for everything else, such as a broken checkpoint.
+Exit codes: 0; 2 for a request or a setting that cannot be served; 130 for Ctrl-C; 1 for everything else, such as a
+broken checkpoint.
 Knows no command's work. Nothing imported here imports torch.
 """
 

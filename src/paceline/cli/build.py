@@ -14,12 +14,12 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.cli.options import set_threads
-from paceline.cli.output import say
+from paceline.cli.output import resumable, say
 from paceline.files import write_text
+from paceline.lock import alone_in
 
 if TYPE_CHECKING:
-    from paceline.train.build.plan import Row
-    from paceline.train.build.recipe import Recipe
+    from paceline.train.build.recipe import Recipe, Stage
     from paceline.train.heldout import Score
 
 __all__ = ["Threads", "build", "show_scores"]
@@ -27,6 +27,7 @@ __all__ = ["Threads", "build", "show_scores"]
 Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Threads on a CPU.")]
 
 
+@resumable()
 def build(
     out: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where to build; the same one resumes.")],
     scale: Annotated[float, typer.Option(help="Below 1: fewer documents, answers and steps, to try the way.")] = 1.0,
@@ -34,22 +35,21 @@ def build(
     threads: Threads = None,
 ) -> None:
     """Make all bundled models again, from Python's own files and generated text; shows a plan first."""
-    from paceline.train.build.plan import measure_rates, plan
     from paceline.train.build.recipe import bundled_recipe, open_build, stages
 
     set_threads(threads)
     recipe = bundled_recipe(out, scale)
     steps = stages(out, recipe)
-    if not only_plan:
-        open_build(out, recipe)  # before the trial, so that a folder that will not do is told at once
-    say("Trying some steps, to say how long it takes …")
-    _show_plan(plan(steps, measure_rates(recipe)))
     if only_plan:
+        _show_plan(steps, recipe)
         return
-    for stage in steps:
-        say(f"{stage.folder}{' is there' if stage.done else ' …'}")
-        stage.complete()
-    _finish(out, recipe)
+    with alone_in(out):
+        open_build(out, recipe)  # before the trial, so that a folder that will not do is told at once
+        _show_plan(steps, recipe)
+        for stage in steps:
+            say(f"{stage.folder}{' is there' if stage.done else ' …'}")
+            stage.complete()
+        _finish(out, recipe)
 
 
 def show_scores(scores: list[Score]) -> None:
@@ -60,7 +60,11 @@ def show_scores(scores: list[Score]) -> None:
     Console(highlight=False).print(table)
 
 
-def _show_plan(rows: list[Row]) -> None:
+def _show_plan(steps: list[Stage], recipe: Recipe) -> None:
+    from paceline.train.build.plan import measure_rates, plan
+
+    say("Trying some steps, to say how long it takes …")
+    rows = plan(steps, measure_rates(recipe))
     table = Table("stage", "answers", "steps", "done", "tokens", "TFLOP", "minutes left", box=None, pad_edge=False)
     for row in rows:
         counts = [f"{count:,}" if count else "" for count in (row.answers, row.steps, row.steps_done)]

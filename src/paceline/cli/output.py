@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
+import typer
 from rich.console import Console
 from rich.text import Text
 
 from paceline.request import Completion, Stats
 
-__all__ = ["completion_json", "printable", "say", "say_error", "say_warning", "stats_line", "write"]
+__all__ = ["completion_json", "printable", "resumable", "say", "say_error", "say_warning", "stats_line", "write"]
 
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
 
@@ -43,6 +46,16 @@ def say_error(message: str) -> None:
 def say_warning(message: str) -> None:
     """One yellow line on stderr."""
     say(f"Warning: {message}", "yellow")
+
+
+@contextmanager
+def resumable() -> Iterator[None]:
+    """Tell of an interrupt (Ctrl-C) that nothing finished is lost; then end with 130, as shells do."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say("Interrupted. The same command goes on from what is saved.")
+        raise typer.Exit(130) from None
 
 
 def stats_line(stats: Stats, finish_reason: str, seed: int) -> str:

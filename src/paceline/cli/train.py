@@ -13,7 +13,7 @@ import typer
 
 from paceline.cli.flags import configured
 from paceline.cli.options import set_threads
-from paceline.cli.output import say
+from paceline.cli.output import resumable, say
 from paceline.models.options import Threads
 from paceline.train.options import TURN_START, DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 
@@ -29,6 +29,7 @@ TurnStart = Annotated[str, typer.Option(help="What opens an assistant's turn.")]
 
 @app.command("target")
 @configured(steps=1400)
+@resumable()
 def target(*, corpus: Corpus, out: Out, recipe: TargetConfig, threads: Threads = None) -> None:
     """Train the bundled AR target from random weights on a corpus."""
     from paceline.train.recipes import make_target
@@ -40,6 +41,7 @@ def target(*, corpus: Corpus, out: Out, recipe: TargetConfig, threads: Threads =
 
 @app.command("unloop")
 @configured(steps=45, learning_rate=5e-4, warmup_steps=8, max_tokens=112, sampled_share=0.0, batch=64, count=448)
+@resumable()
 def unloop(
     *,
     target: Trained,
@@ -61,6 +63,7 @@ def unloop(
 
 @app.command("drafter")
 @configured(steps=1000)
+@resumable()
 def drafter(
     *,
     target: Trained,

@@ -31,6 +31,7 @@ __all__ = [
     "check_same_tokens",
     "load_drafter",
     "load_transformer",
+    "model_config",
     "resolve",
     "shared_vocabulary",
 ]
@@ -59,6 +60,19 @@ def resolve(name: str | Path) -> Path:
     raise CheckpointError(f"There is no model {str(name)!r}.", remedy=_FORMS)
 
 
+def model_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a model that decodes by itself.
+
+    Raises:
+        CheckpointError: there is none, or it is a drafter's.
+    """
+    config = read_json(folder / "config.json")
+    if config.get("architectures") == ["DFlashDraftModel"]:
+        remedy = "Give the target it was trained for; a drafter goes beside its target, where one is asked for."
+        raise CheckpointError(f"{folder} is a DFlash drafter, not a model.", remedy=remedy)
+    return config
+
+
 def load_transformer(
     folder: Path,
     dtype: torch.dtype | None = None,
@@ -79,12 +93,7 @@ def load_transformer(
     Raises:
         CheckpointError: missing, truncated, unsafe, unsupported or inconsistent; see `paceline.errors`.
     """
-    config = read_json(folder / "config.json")
-    if config.get("architectures") == ["DFlashDraftModel"]:
-        raise CheckpointError(
-            f"{folder} is a DFlash drafter, not a model.", remedy="Give it as the drafter, beside its target."
-        )
-    spec = transformer_spec(config)
+    spec = transformer_spec(model_config(folder))
     state = fuse(read_tensors(folder), spec)
     with _Unfilled():
         model = Transformer(spec)

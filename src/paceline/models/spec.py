@@ -21,6 +21,9 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3", *DIFFUSION_FAMILIES)
 _MAX_LAYERS = 4096
 _MAX_BLOCK = 4096
 
+# What the released drafters name; ours runs in its place.
+_RELEASED_DRAFTER_CODE = ("dflash.DFlashDraftModel", "modeling_dflash.DFlashDraftModel")
+
 
 @dataclass(frozen=True, slots=True)
 class Rope:
@@ -136,9 +139,12 @@ def drafter_spec(config: Config) -> DrafterSpec:
     Without `target_layer_ids` the published default is taken and `guessed_taps` set, so that the loader can warn.
 
     Raises:
+        UnsafeCheckpoint: `auto_map` asks for other code than the released drafters', which is not run either.
         CheckpointError: no mask token, no block size, or taps outside the target; names the key.
         UnsupportedModel: another architecture, or a version of the format that is not supported.
     """
+    if config.get("auto_map") in [{"AutoModel": code} for code in _RELEASED_DRAFTER_CODE]:
+        config = {**config, "auto_map": None}
     _refuse_remote_code(config)
     keys = {**config, **section(config, "dflash_config")}
     _refuse_other_block_conventions(keys)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -16,9 +17,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paceline.errors import TrainingError
+from paceline.models.load import model_config
 from paceline.text import Tokenizer, load_tokenizer
 
-__all__ = ["Documents", "Windows", "fingerprint", "load_documents", "load_windows", "repeat_tail", "tokenizer_of"]
+__all__ = [
+    "Documents",
+    "Windows",
+    "checksum",
+    "fingerprint",
+    "load_documents",
+    "load_windows",
+    "repeat_tail",
+    "target_tokenizer",
+    "tokenizer_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +71,14 @@ def fingerprint(tokens: Tensor) -> list[int]:
     """Shape and a position-dependent sum of ids [rows, length]: tells one set of tokens from another."""
     places = torch.arange(1, tokens.shape[1] + 1)
     return [*tokens.shape, int((tokens.long() * places).sum())]
+
+
+def checksum(*tensors: Tensor) -> int:
+    """CRC-32 of the bytes of all tensors: tells weights and answers from others."""
+    total = 0
+    for tensor in tensors:
+        total = crc32(tensor.detach().flatten().view(torch.uint8).numpy().data, total)
+    return total
 
 
 def repeat_tail(windows: Tensor, starts: Tensor, periods: Tensor) -> Tensor:
@@ -104,7 +124,7 @@ def load_windows(path: Path, length: int, seed: int = 0) -> Windows:
 
 
 def tokenizer_of(folder: Path) -> Tokenizer:
-    """The tokenizer of a checkpoint or of a corpus.
+    """The tokenizer in a folder of a corpus.
 
     Raises:
         TrainingError: it has none.
@@ -112,4 +132,18 @@ def tokenizer_of(folder: Path) -> Tokenizer:
     found = load_tokenizer(folder)
     if found is None:
         raise TrainingError(f"{folder} has no tokenizer.", remedy="paceline zoo corpus DIR makes a corpus with one.")
+    return found
+
+
+def target_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer of a target's checkpoint.
+
+    Raises:
+        CheckpointError: it is a drafter, or no model.
+        TrainingError: it has none.
+    """
+    model_config(folder)
+    found = load_tokenizer(folder)
+    if found is None:
+        raise TrainingError(f"{folder} has no tokenizer.", remedy="Put its tokenizer.json beside config.json.")
     return found

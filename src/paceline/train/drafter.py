@@ -136,7 +136,11 @@ def train_drafter(
             return figures
 
     settings = {key: value for key, value in asdict(config).items() if key != "fit"}
-    recipe = {**settings, "answers": fingerprint(responses.tokens)}
+    recipe = {
+        **settings,
+        "mask_token_id": drafter.spec.mask_token_id,
+        "answers": fingerprint(responses.tokens),
+    }
     fit(drafter, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting="rows_per_batch")
 
 

@@ -7,6 +7,7 @@ Knows nothing of how the target was trained.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,7 +25,7 @@ from paceline.models.load import check_same_tokens, load_transformer
 from paceline.models.transformer import Transformer
 from paceline.progress import progress
 from paceline.text import Tokenizer
-from paceline.train.data import Documents, load_documents, tokenizer_of
+from paceline.train.data import Documents, load_documents, target_tokenizer, tokenizer_of
 from paceline.train.losses import token_nats
 from paceline.train.ngram import ngrams
 from paceline.zoo.documents import KINDS
@@ -48,24 +49,38 @@ class Score:
 def score(folder: Path, corpus: Path) -> list[Score]:
     """Score the target in `folder` on heldout.npz, and a 5-gram model of train.npz with it.
 
+    Warns of kinds of text that are trained on and not held out.
+
     Raises:
-        TrainingError: no corpus, or a target without a tokenizer or an end token.
+        TrainingError: no corpus or an empty one, or a target without a tokenizer or an end token.
         VocabularyMismatch: the corpus has another tokenizer.
+        CheckpointError: a drafter.
         UnsupportedModel: a diffusion language model, which has no next token.
     """
-    tokenizer = tokenizer_of(folder)
+    tokenizer = target_tokenizer(folder)
     check_same_tokens(tokenizer.vocabulary, tokenizer_of(corpus / "tokenizer").vocabulary)
-    heldout, train = load_documents(corpus / "heldout.npz"), load_documents(corpus / "train.npz")
+    heldout, train = _some(corpus / "heldout.npz"), _some(corpus / "train.npz")
     before = _before_documents(folder, tokenizer)
     model = Target(load_transformer(folder, torch.float32), tokenizer.size).model
     by_model = document_nats(model, heldout, before)
     by_ngram = ngrams(train.tokens, train.starts, model.spec.vocab_size).nats(heldout.tokens, heldout.starts)
     kinds = np.repeat(heldout.kinds, np.diff(heldout.starts))
     sizes = np.array([len(tokenizer.raw_bytes(token) or b"") for token in range(model.spec.vocab_size)])
-    return [
+    found = [
         _score(_name(kind), kinds == kind, sizes[heldout.tokens], by_model, by_ngram)
-        for kind in np.unique(kinds).tolist()
+        for kind in np.union1d(train.kinds, heldout.kinds).tolist()
     ]
+    for each in found:
+        if not each.bytes:
+            warnings.warn(f"{corpus / 'heldout.npz'} has no text of kind {each.kind}: no score.", stacklevel=2)
+    return [each for each in found if each.bytes]
+
+
+def _some(path: Path) -> Documents:
+    documents = load_documents(path)
+    if not len(documents.tokens):
+        raise TrainingError(f"{path} holds no text.", remedy="Build a larger corpus: paceline zoo corpus DIR.")
+    return documents
 
 
 def _before_documents(folder: Path, tokenizer: Tokenizer) -> int:

@@ -57,7 +57,7 @@ class FitConfig:
     evaluate_every: Annotated[int, Setting("Steps between evaluations; there is one at the end.", least=1)] = 100
     save_every: Annotated[int, Setting("Steps between savings; there is one at the end.", least=1)] = 100
     compile: Annotated[
-        bool, Setting("Use torch.compile, which needs a C++ compiler and pays after some hundred steps.")
+        bool, Setting("Use torch.compile, which needs a C++ compiler and may gain nothing: compare some steps.")
     ] = False
     seed: Annotated[int, Setting("Of everything that is drawn.", least=0, most=2**32 - 1)] = 0
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 from zipfile import BadZipFile
-from zlib import crc32
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from paceline.files import write_atomically
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.progress import progress
+from paceline.train.data import checksum
 from paceline.train.responses import Responses
 
 __all__ = ["Teacher", "teach"]
@@ -62,13 +62,13 @@ def teach(target: Transformer, responses: Responses, k: int, folder: Path) -> Te
     if k > target.spec.vocab_size:
         told = f"teacher_top_k is {k}, of {target.spec.vocab_size} tokens."
         raise ConfigError(told, remedy="Lower teacher_top_k.", param="teacher_top_k")
-    weights = _sum(*target.state_dict().values())
+    weights = checksum(*target.state_dict().values())
     parts: list[Teacher] = []
     cut = zip(*(torch.split(each, _PART_ROWS) for each in (responses.tokens, responses.lengths)), strict=True)
     with progress("teacher", -(-len(responses.tokens) // _PART_ROWS)) as advance:
         for index, (rows, lengths) in enumerate(cut):
             path = folder / f"teacher-{index:04d}.npz"
-            source = [*rows.shape, k, _sum(rows, lengths), weights]
+            source = [*rows.shape, k, checksum(rows, lengths), weights]
             parts.append(_read(path, source) or _write(path, source, _likeliest(target, rows, lengths, k)))
             advance("")
     return Teacher(*(torch.cat(each) for each in zip(*parts, strict=True)))
@@ -107,11 +107,3 @@ def _write(path: Path, source: list[int], part: Teacher) -> Teacher:
     values, known_by = part.log_probabilities.numpy(), np.array(source)
     write_atomically(path, lambda draft: np.savez(draft, ids=ids, log_probabilities=values, source=known_by))
     return part
-
-
-def _sum(*tensors: Tensor) -> int:
-    """Tells weights and answers from others."""
-    total = 0
-    for tensor in tensors:
-        total = crc32(tensor.detach().contiguous().view(torch.uint8).numpy().data, total)
-    return total

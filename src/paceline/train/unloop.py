@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.errors import TrainingError
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.train.data import fingerprint, load_windows
@@ -28,11 +27,13 @@ __all__ = ["repeats", "train_unloop"]
 _GRAM = 4
 
 
-def train_unloop(model: Transformer, responses: Responses, config: UnloopConfig, run: Path) -> None:
+def train_unloop(model: Transformer, responses: Responses, config: UnloopConfig, run: Path) -> bool:
     """Train `model` in place on its own greedy `responses`; resumes from `run` where that holds a checkpoint.
 
+    False where none of them loops: there is nothing to unlearn, and `model` stays as it is.
+
     Raises:
-        TrainingError: no corpus, or no answer that loops; or as `fit`.
+        TrainingError: no corpus; or as `fit`.
         ConfigError: as `fit`.
     """
     windows = load_windows(config.corpus / "train.npz", config.window_tokens)
@@ -40,9 +41,7 @@ def train_unloop(model: Transformer, responses: Responses, config: UnloopConfig,
     again = repeats(responses)
     looping = (again.sum(-1) > config.loop_share * (responses.lengths - responses.prompt_lengths)).nonzero().flatten()
     if not len(looping):
-        raise TrainingError(
-            "No answer loops.", remedy="There is nothing to unlearn; train on with the target as it is."
-        )
+        return False
 
     def batch_at(index: int) -> tuple[Tensor, ...]:
         chosen = np.random.default_rng((config.fit.seed, 4, index)).integers(0, len(looping), config.answers_per_batch)
@@ -68,6 +67,7 @@ def train_unloop(model: Transformer, responses: Responses, config: UnloopConfig,
         "answers": fingerprint(responses.tokens),
     }
     fit(model, batch_at, loss, evaluate, config.fit, run, recipe, "windows_per_batch")
+    return True
 
 
 def repeats(responses: Responses) -> Tensor:

@@ -111,6 +111,15 @@ def test_another_recipe_is_refused_and_told(tmp_path: Path) -> None:
     run(windows=3)
     with pytest.raises(TrainingError, match="other settings: windows 3 instead of 4"):
         run(windows=4)
+    with pytest.raises(TrainingError, match="other settings: windows 3 instead of None"):
+        run(answers=4)
+
+
+def test_what_was_added_to_a_recipe_later_is_not_held_against_an_older_run(tmp_path: Path) -> None:
+    whole, again = Toy(), Toy()
+    fit(whole, batch_at, whole.loss, dict, CONFIG, tmp_path, {"windows": 3})
+    fit(again, until(0), again.loss, dict, CONFIG, tmp_path, {"windows": 3, "mask_token_id": 1})
+    assert same_weights(again, whole)
 
 
 def test_a_torn_line_of_the_log_is_dropped(tmp_path: Path) -> None:

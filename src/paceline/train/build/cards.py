@@ -33,8 +33,8 @@ byte-level BPE of {spec.vocab_size} tokens with chat template and mask token, bf
 
 **Made by** `paceline zoo build`: {fit.steps:,} steps of {recipe.target.windows_per_batch} windows of
 {recipe.target.window_tokens} tokens at a peak rate of {fit.learning_rate:g} (Muon and AdamW, cosine schedule, bfloat16
-autocast), then {recipe.rounds} rounds of {unloop.steps} steps at {unloop.learning_rate:g} in which greedy answers to
-{recipe.loops.count} beginnings of training documents unlearn what they say again, beside windows of the corpus.
+autocast), then {recipe.rounds} rounds of up to {unloop.steps} steps at {unloop.learning_rate:g} in which greedy answers
+to {recipe.loops.count} beginnings of training documents unlearn what they say again, beside windows of the corpus.
 `curve.png` shows the training.
 
 **Trained on** Python's standard library and pip (functions and classes), the language reference and long docstrings

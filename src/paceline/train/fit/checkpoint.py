@@ -19,7 +19,7 @@ from paceline.files import write_atomically
 from paceline.train.fit.average import Average
 from paceline.train.options import FitConfig
 
-__all__ = ["Trained", "forget_drafts", "resume", "save"]
+__all__ = ["Trained", "differences", "forget_drafts", "resume", "save"]
 
 _NAME = "checkpoint.pt"
 
@@ -73,11 +73,16 @@ def forget_drafts(run: Path) -> None:
         draft.unlink()
 
 
+def differences(theirs: Settings, ours: Settings) -> str:
+    """What of their settings is not as ours, told with both values; empty where all is the same."""
+    differing = sorted(key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key))
+    return ", ".join(f"{key} {theirs.get(key)!r} instead of {ours.get(key)!r}" for key in differing)
+
+
 def _check_same(run: Path, theirs: Settings, ours: Settings) -> None:
-    # A run that is older than a setting was trained with its default: defaults change nothing.
+    # A run that is older than a setting was trained with its default: defaults change nothing. Of what else may have
+    # been added since, it cannot say what it was trained with.
     defaults = {each.name: each.default for each in fields(FitConfig) if each.default is not MISSING}
     theirs = {**defaults, **theirs}
-    differing = sorted(key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key))
-    if differing:
-        told = ", ".join(f"{key} {theirs.get(key)!r} instead of {ours.get(key)!r}" for key in differing)
+    if told := differences(theirs, {key: value for key, value in ours.items() if key in theirs}):
         raise TrainingError(f"{run} was trained with other settings: {told}.", remedy="Use them, or another folder.")
