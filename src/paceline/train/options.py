@@ -21,6 +21,7 @@ __all__ = [
     "ResponsesConfig",
     "TargetConfig",
     "UnloopConfig",
+    "VerifierConfig",
 ]
 
 Weighting = Literal["decay", "pace"]
@@ -121,6 +122,22 @@ class DllmConfig:
         if self.shortest_row % 32 or self.longest_row % 32 or self.shortest_row > self.longest_row:
             told = f"shortest_row is {self.shortest_row}, longest_row is {self.longest_row}."
             raise ConfigError(told, remedy="Give multiples of 32, the shorter first.")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierConfig:
+    """Settings of a verifier's training."""
+
+    corpus: Annotated[Path, Setting("Folder with train.npz and heldout.npz, as `paceline zoo corpus` writes it.")]
+    fit: FitConfig
+    window_tokens: Annotated[int, Setting("Length of a window of the corpus.", least=2)] = 256
+    windows_per_batch: Annotated[int, Setting("Windows of the corpus in a micro batch.", least=1)] = 16
+    samples_per_batch: Annotated[int, Setting("Samples of the diffusion model in a micro batch.", least=1)] = 32
+    distill_share: Annotated[
+        float,
+        Setting("Share of KL(dLLM || verifier) in the loss; the rest is the corpus.", least=0, most=1),
+    ] = 0.7
+    heldout_samples: Annotated[int, Setting("Samples kept back for evaluations; at most a quarter.", least=1)] = 128
 
 
 @dataclass(frozen=True, slots=True)

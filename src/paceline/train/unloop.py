@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
 from paceline.train.data import fingerprint, load_windows
 from paceline.train.fit.loop import fit
+from paceline.train.forward import next_logits
 from paceline.train.losses import next_token_loss, unlikelihood_loss
 from paceline.train.options import UnloopConfig
 from paceline.train.responses import Responses
@@ -50,15 +50,15 @@ def train_unloop(model: Transformer, responses: Responses, config: UnloopConfig,
         return batch, responses.tokens[rows], again[rows]
 
     def loss(batch: Tensor, answers: Tensor, marked: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
-        learned = next_token_loss(_logits(model, batch).flatten(0, 1), batch[:, 1:].flatten())
-        unlearned = unlikelihood_loss(_logits(model, answers), answers[:, 1:], marked[:, 1:])
+        learned = next_token_loss(next_logits(model, batch).flatten(0, 1), batch[:, 1:].flatten())
+        unlearned = unlikelihood_loss(next_logits(model, answers), answers[:, 1:], marked[:, 1:])
         return learned + unlearned, {"next_token_loss": learned, "unlikelihood_loss": unlearned}
 
     @torch.no_grad()
     def evaluate() -> Mapping[str, float]:
         model.eval()
         batch = heldout.batch(0, 0, min(config.evaluation_windows, len(heldout.tokens)))
-        return {"heldout_loss": float(next_token_loss(_logits(model, batch).flatten(0, 1), batch[:, 1:].flatten()))}
+        return {"heldout_loss": float(next_token_loss(next_logits(model, batch).flatten(0, 1), batch[:, 1:].flatten()))}
 
     recipe = {
         "windows_per_batch": config.windows_per_batch,
@@ -85,12 +85,3 @@ def repeats(responses: Responses) -> Tensor:
             marked[row, last] = gram in seen
             seen.add(gram)
     return marked
-
-
-def _logits(model: Transformer, tokens: Tensor) -> Tensor:
-    """What the model says behind each token but the last: [rows, length - 1, vocab]."""
-    rows, length = tokens.shape[0], tokens.shape[1] - 1
-    attend = dense_attention(rows, model.spec.windows)
-    hidden = model(tokens[:, :-1].reshape(-1), torch.arange(length).repeat(rows), attend).hidden
-    logits: Tensor = model.head(hidden)
-    return logits.view(rows, length, -1)
