@@ -9,7 +9,6 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from paceline.decode.remasking import Remasking
     from paceline.errors import PacelineError
     from paceline.llm import LLM
     from paceline.request import Chunk, Completion, Infill, Sampling, Stats, Usage
@@ -20,7 +19,6 @@ __all__ = [
     "Completion",
     "Infill",
     "PacelineError",
-    "Remasking",
     "Sampling",
     "Stats",
     "Usage",
@@ -32,7 +30,6 @@ __version__ = "0.1.0"
 _HOMES = {
     "LLM": "paceline.llm",
     "PacelineError": "paceline.errors",
-    "Remasking": "paceline.decode.remasking",
     **dict.fromkeys(("Chunk", "Completion", "Infill", "Sampling", "Stats", "Usage"), "paceline.request"),
 }
 

@@ -6,7 +6,7 @@ Plain frozen records. This module knows nothing of models, tensors or text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from paceline.errors import BadRequest
@@ -23,7 +23,7 @@ FinishReason = Literal["stop", "length"]
 class Sampling:
     """How tokens are chosen. The output is a function of (weights, prompt, these settings), never of the method.
 
-    That of a diffusion language model depends on its remasking, too.
+    That of a diffusion language model depends on the settings of its method, too.
 
     Order: penalties, logit bias, temperature, then top-k, top-p and min-p on softmax(scores / temperature);
     the token is argmax(scores + temperature * gumbel(seed, position)) over the surviving ids.
@@ -170,14 +170,17 @@ class Round:
     Attributes:
         proposed: drafted tokens in order, without the anchor; empty for plain decoding. For masked diffusion, the
             tokens that the pass fixed, those behind the end of the answer included.
-        reference: the target's own token after the anchor and after each drafted token, len(proposed) + 1; empty where
-            no other model judges what was proposed.
-        committed: the agreed drafts and then the bonus token; cut where the answer ended, so the last round may
-            have no bonus token.
+        reference: what the drafts are compared with. The target's own token after the anchor and after each drafted
+            token, len(proposed) + 1; for APD the token of both models' product for each draft but the first, which is
+            kept in any case, len(proposed) - 1. Empty where nothing is judged.
+        committed: the agreed drafts and then the bonus token; for APD, which has none, the first draft and the agreed
+            ones. Cut where the answer ended, so the last round may have no bonus token.
         accepted: how many of `committed` were drafted and judged.
         draft_seconds, verify_seconds: share of the batch's time, wall clock; all of a diffusion pass is drafting.
         positions: where in the answer each of `proposed` stands, 0 for its first token; empty where they follow what
             was committed before.
+        prefix_tokens, reused_tokens: tokens before the first mask that the pass of a diffusion language model saw / of
+            these, whose keys and values were there from earlier passes. 0 for other models.
     """
 
     proposed: tuple[int, ...]
@@ -187,16 +190,31 @@ class Round:
     draft_seconds: float
     verify_seconds: float
     positions: tuple[int, ...] = ()
+    prefix_tokens: int = 0
+    reused_tokens: int = 0
+
+    @property
+    def unjudged(self) -> int:
+        """How many of `proposed`, from the first on, are compared with nothing."""
+        return max(0, len(self.proposed) - len(self.reference))
 
     @property
     def drafted(self) -> int:
-        """How many of `proposed` were drafts, to be judged by another model."""
-        return len(self.proposed) if self.reference else 0
+        """How many of `proposed` were to be judged by another model."""
+        return len(self.proposed) - self.unjudged
 
     @property
     def checked(self) -> int:
         """How many drafts were judged: those up to the first that differs, or up to the end of the answer."""
-        return min(len(self.committed), self.drafted)
+        differs = self.accepted < self.drafted and (
+            self.proposed[self.unjudged + self.accepted] != self.reference[self.accepted]
+        )
+        return min(len(self.committed), self.accepted + differs)
+
+    def cut(self, tokens: int) -> Round:
+        """The round of an answer that ended after so many of `committed`."""
+        accepted = max(0, min(self.accepted, tokens - self.unjudged))
+        return replace(self, committed=self.committed[:tokens], accepted=accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,18 +235,19 @@ class Stats:
     """How an answer came about.
 
     Attributes:
-        method: "ar", "dflash" or "diffusion".
+        method: "ar", "dflash", "diffusion" or "apd".
         rounds: forward passes of the target after the prompt pass; all passes of a diffusion language model, which has
-            no prompt pass.
+            no prompt pass. APD's verifier reads once in each.
         completion_tokens: all new tokens, as in `Usage`.
         accepted_per_round: tokens committed per round, the bonus token included; cut where the answer ended. The first
             token of a target comes from its prompt pass and is not counted, so the sum is completion_tokens - 1; for
-            diffusion it is completion_tokens.
+            diffusion and APD it is completion_tokens.
         drafted_tokens, checked_tokens, accepted_tokens: proposed by the drafter / of these, judged (what follows the
-            first difference is not) / of these, kept in the answer.
-            All are 0 where no other model judges: plain decoding and diffusion.
+            first difference is not) / of these, kept in the answer. The first draft of an APD step is kept unjudged
+            and is in none of them. All are 0 where no other model judges: plain decoding and diffusion.
         draft_seconds, verify_seconds, total_seconds: wall clock; total includes the prompt pass. All passes of a
             diffusion language model are drafting.
+        prefix_tokens, reused_tokens: as in `Round`, over all rounds.
     """
 
     method: str
@@ -241,6 +260,8 @@ class Stats:
     draft_seconds: float
     verify_seconds: float
     total_seconds: float
+    prefix_tokens: int = 0
+    reused_tokens: int = 0
 
     @classmethod
     def of(cls, method: str, rounds: Sequence[Round], completion_tokens: int, total_seconds: float) -> Stats:
@@ -256,6 +277,8 @@ class Stats:
             draft_seconds=sum(round.draft_seconds for round in rounds),
             verify_seconds=sum(round.verify_seconds for round in rounds),
             total_seconds=total_seconds,
+            prefix_tokens=sum(round.prefix_tokens for round in rounds),
+            reused_tokens=sum(round.reused_tokens for round in rounds),
         )
 
     @property
@@ -272,6 +295,11 @@ class Stats:
     def tokens_per_forward(self) -> float:
         """New tokens over forward passes; 0 without a pass."""
         return self.completion_tokens / self.forward_passes if self.forward_passes else 0.0
+
+    @property
+    def prefix_hit_rate(self) -> float:
+        """The share of the tokens before the first mask that a pass of a diffusion model did not compute anew."""
+        return self.reused_tokens / self.prefix_tokens if self.prefix_tokens else 0.0
 
     @property
     def tokens_per_second(self) -> float:

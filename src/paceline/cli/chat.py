@@ -183,7 +183,7 @@ def _figures(talk: _Talk, taken: list[Chunk], seconds: float) -> str:
     parts = [f"{tokens} tokens", f"{stats.tokens_per_second:.1f} tokens/s"]
     if stats.method == "dflash":
         parts.append(f"acceptance length {stats.acceptance_length:.2f}")
-    elif stats.method == "diffusion":
+    elif stats.method in ("diffusion", "apd"):
         parts.append(f"{stats.tokens_per_forward:.2f} tokens per forward")
     if _stopped(taken):
         parts.append("stopped")

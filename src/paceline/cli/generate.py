@@ -34,7 +34,7 @@ def generate(
         Path | None, typer.Option(exists=True, dir_okay=False, readable=True, help="Read the prompt from a file.")
     ] = None,
     prompt_ids: Annotated[str | None, typer.Option(metavar="1,2,3", help="The prompt as token ids.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="Fill a hole of --max-tokens behind this text; diffusion.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Fill a hole of --max-tokens behind this; diffusion, APD.")] = None,
     suffix: Annotated[str | None, typer.Option(help="The text behind the hole.")] = None,
     chat: Annotated[bool, typer.Option("--chat", help="The prompt is a user's message to a chat model.")] = False,
     decoding: Decoding,
