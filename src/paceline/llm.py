@@ -25,9 +25,9 @@ from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
 from paceline.models.diffusion_spec import diffusion_of
-from paceline.models.drafter import Drafter
-from paceline.models.load import check_same_tokens, load_drafter, load_transformer, resolve, shared_vocabulary
+from paceline.models.load import load_drafter, load_transformer, resolve
 from paceline.models.options import Method, Precision
+from paceline.models.pairs import end_tokens, usable_tokens
 from paceline.models.precision import dtypes_of
 from paceline.models.safetensors_file import read_json
 from paceline.models.transformer import Transformer
@@ -86,19 +86,22 @@ class LLM:
         chosen = choose_method(Asked(method, drafter, verifier, block_size), diffusion_of(config) is not None)
         own = settings_of(chosen, settings)
         partner = {"dflash": drafter, "apd": verifier}.get(chosen)
-        other = None if partner is None else resolve(partner)
+        beside = None if partner is None else resolve(partner)
+        if beside is not None and chosen == "apd":
+            _check_verifier(beside)
         place = _device(device)
-        dtypes = dtypes_of(precision, config, place)
         self.max_batch = max_batch
         self.tokenizer = load_tokenizer(folder)
-        self.model = load_transformer(folder, dtypes.products, place, attention_dtype=dtypes.attention)
-        self.drafter = load_drafter(other, self.model, dtypes.draft, place) if other and chosen == "dflash" else None
-        self.verifier = _load_verifier(other, precision, place) if other and chosen == "apd" else None
-        self.end_token_ids = _end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
-        self._usable_tokens = _usable_tokens(self.model, self.drafter or self.verifier, self.tokenizer, other)
-        parts = Parts(
-            self.model, self.drafter or self.verifier, self._usable_tokens, self.end_token_ids, own, block_size
-        )
+        self.model = _load_target(folder, precision, place)
+        self.drafter = self.verifier = None
+        if beside is not None and chosen == "dflash":
+            self.drafter = load_drafter(beside, self.model, dtypes_of(precision, config, place).draft, place)
+        elif beside is not None:
+            self.verifier = _load_target(beside, precision, place)
+        self.end_token_ids = end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
+        helper = self.drafter or self.verifier
+        self._usable_tokens = usable_tokens(self.model, helper, self.tokenizer, beside)
+        parts = Parts(self.model, helper, self._usable_tokens, self.end_token_ids, own, block_size)
         self._decoder: Decoder[Any] = decoder_of(chosen, parts)
 
     @property
@@ -220,44 +223,13 @@ def _check_settings(candidate_num: int, max_batch: int, block_size: int | None) 
         raise ConfigError(f"block_size is {block_size!r}.", remedy="It must be in [1, 64].")
 
 
-def _load_verifier(folder: Path, precision: Precision, device: torch.device) -> Transformer:
-    """The small autoregressive model of APD, as exact as the large one.
-
-    Raises:
-        ConfigError: a diffusion language model.
-    """
-    config = read_json(folder / "config.json")
-    if diffusion_of(config) is not None:
-        told = f"verifier is {str(folder)!r:.80}, a diffusion language model: it has no next token."
-        raise ConfigError(told, remedy="Give a small autoregressive model of the same tokenizer.", param="verifier")
-    dtypes = dtypes_of(precision, config, device)
+def _load_target(folder: Path, precision: Precision, device: torch.device) -> Transformer:
+    """A whole model: any but a drafter."""
+    dtypes = dtypes_of(precision, read_json(folder / "config.json"), device)
     return load_transformer(folder, dtypes.products, device, attention_dtype=dtypes.attention)
 
 
-def _usable_tokens(
-    model: Transformer, partner: Drafter | Transformer | None, tokenizer: Tokenizer | None, folder: Path | None
-) -> int:
-    """How many ids may be drawn: those that the model, its drafter or verifier, and the tokenizers share.
-
-    A diffusion language model may have more tokens than its verifier, at the end: its mask, for one.
-    """
-    own = model.spec.vocab_size
-    table = partner.spec.vocab_size if isinstance(partner, Transformer) else own
-    if tokenizer is None:  # a drafter borrows the target's embedding and head, so its own size says nothing
-        return min(own, table)
-    size, other = tokenizer.size, None if folder is None else load_tokenizer(folder)
-    if other is not None:
-        check_same_tokens(tokenizer.vocabulary, other.vocabulary, more=isinstance(partner, Transformer))
-        size = min(size, other.size)
-    if isinstance(partner, Drafter):
-        table = partner.spec.block.vocab_size
-    return shared_vocabulary(own, table, size)
-
-
-def _end_tokens(folder: Path, declared: tuple[int, ...], tokenizer: Tokenizer | None) -> frozenset[int]:
-    """What ends an answer: chat models often declare a second end token in generation_config.json only."""
-    path = folder / "generation_config.json"
-    found = read_json(path).get("eos_token_id") if path.is_file() else None
-    more = found if isinstance(found, list) else [] if found is None else [found]
-    own = frozenset() if tokenizer is None else tokenizer.eos_ids
-    return frozenset(declared) | own | frozenset(token for token in more if isinstance(token, int))
+def _check_verifier(folder: Path) -> None:
+    if diffusion_of(read_json(folder / "config.json")) is not None:
+        told = f"verifier is {str(folder)!r:.80}, a diffusion language model: it has no next token."
+        raise ConfigError(told, remedy="Give a small autoregressive model of the same tokenizer.", param="verifier")
