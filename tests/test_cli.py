@@ -19,7 +19,7 @@ from paceline.bench.options import CurveBench, DecodeBench
 from paceline.cli.bench import curve, decode
 from paceline.cli.blocks import Blocks, Part, plain_marks, styled
 from paceline.cli.output import printable
-from paceline.request import Chunk, Round
+from paceline.completion import Chunk, Round
 
 __all__ = ["run"]  # a fixture
 

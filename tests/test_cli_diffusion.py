@@ -12,8 +12,8 @@ from tiny import GOLDEN
 
 from paceline import LLM, Infill, Sampling
 from paceline.cli.blocks import Blocks, Part
+from paceline.completion import Chunk, Round
 from paceline.decode.settings import MethodSettings
-from paceline.request import Chunk, Round
 
 __all__ = ["run"]  # a fixture
 

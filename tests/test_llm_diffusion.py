@@ -11,9 +11,9 @@ from talking import DRAFT, END, talking
 from tiny import GOLDEN, edit_config
 
 from paceline import LLM, Completion, Infill, Sampling
+from paceline.completion import Chunk
 from paceline.decode.settings import MethodSettings
 from paceline.errors import BadRequest, ConfigError, ContextOverflow, UnsupportedModel
-from paceline.request import Chunk
 
 LLADA, DREAM = GOLDEN / "llada-tiny", GOLDEN / "dream-tiny"
 IDS = [58, 83, 11, 40]

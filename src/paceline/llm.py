@@ -18,6 +18,7 @@ from typing import Any, Unpack, cast
 
 import torch
 
+from paceline.completion import Chunk, Completion
 from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
 from paceline.decode.noise import derive_seed, draw_seed
 from paceline.decode.settings import MethodSettings, settings_of
@@ -31,7 +32,7 @@ from paceline.models.pairs import end_tokens, usable_tokens
 from paceline.models.precision import dtypes_of
 from paceline.models.safetensors_file import read_json
 from paceline.models.transformer import Transformer
-from paceline.request import Chunk, Completion, Infill, Message, Prompt, Sampling
+from paceline.request import Infill, Message, Prompt, Sampling
 from paceline.text import Tokenizer, load_tokenizer
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET, bundled_folder
 

@@ -18,7 +18,7 @@ from rich.style import Style
 from rich.text import Text
 
 from paceline.cli.output import printable, write
-from paceline.request import Chunk
+from paceline.completion import Chunk
 from paceline.text import Detokenizer, Tokenizer
 
 __all__ = ["Blocks", "Part", "plain_marks", "show_answer", "show_blocks", "styled"]

@@ -19,8 +19,9 @@ import typer
 from paceline.cli.flags import configured
 from paceline.cli.options import Decoding, Drawing, ShowBlocks
 from paceline.cli.output import say, say_error, write
+from paceline.completion import Chunk, Stats
 from paceline.errors import BadRequest, ConfigError, ContextOverflow
-from paceline.request import Chunk, Message, Sampling, Stats
+from paceline.request import Message, Sampling
 
 if TYPE_CHECKING:
     from paceline.llm import LLM

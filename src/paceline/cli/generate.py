@@ -15,8 +15,9 @@ import typer
 from paceline.cli.flags import configured
 from paceline.cli.options import Decoding, Drawing, ShowBlocks
 from paceline.cli.output import completion_json, say, stats_line, write
+from paceline.completion import Chunk, Completion
 from paceline.errors import BadRequest, ConfigError
-from paceline.request import Chunk, Completion, Infill, Prompt, Sampling
+from paceline.request import Infill, Prompt, Sampling
 
 if TYPE_CHECKING:
     from paceline.llm import LLM

@@ -1,6 +1,6 @@
 """What commands write: text to stdout, everything about it to stderr.
 
-Knows the terminal and the records of `request`, nothing of models.
+Knows the terminal and the records of `completion`, nothing of models.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from paceline.request import Completion, Stats
+from paceline.completion import Completion, Stats
 
 __all__ = ["completion_json", "printable", "resumable", "say", "say_error", "say_warning", "stats_line", "write"]
 

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from paceline.cache.store import SequenceCache
+from paceline.completion import Round
 from paceline.decode.adaptive import Adaptive, dllm_weight, next_window
 from paceline.decode.agree import equal_prefix, product
 from paceline.decode.canvas import Canvas
@@ -31,7 +32,7 @@ from paceline.decode.sampling import choose
 from paceline.decode.target import Target
 from paceline.decode.windows import in_sight, slide
 from paceline.errors import BadRequest, ContextOverflow
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 
 __all__ = ["APD"]
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from paceline.completion import Round
 from paceline.decode.canvas import Canvas
 from paceline.decode.confidence import best, confidence
 from paceline.decode.denoiser import Denoiser
@@ -25,7 +26,7 @@ from paceline.decode.noise import gumbel
 from paceline.decode.remasking import Remasking, how_many
 from paceline.decode.sampling import choose
 from paceline.decode.windows import candidates, keep, next_rows, turn
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 
 __all__ = ["MaskedDiffusion"]
 

@@ -14,8 +14,9 @@ from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from paceline.completion import Chunk, Completion, FinishReason, Round, Stats, Usage
 from paceline.engine.stop import Stopper
-from paceline.request import Chunk, Completion, FinishReason, Round, Sampling, Stats, Usage
+from paceline.request import Sampling
 from paceline.text import Detokenizer, Tokenizer
 
 __all__ = ["Answer", "Decoder", "Job", "State", "run"]
