@@ -50,10 +50,10 @@ def test_a_verifier_asks_for_apd() -> None:
         _ = LLM(DREAM, verifier=SMALL).target
 
 
-@pytest.mark.parametrize("index", range(0, 240, 40))
+@pytest.mark.parametrize("index", range(0, 210, 40))
 def test_the_words_of_the_settings_are_the_papers(index: int) -> None:
     """The authors' answers; their prompts are token ids, greedy, with a fixed R."""
-    case = [case for case in CASES["cases"] if case["strategy"] == "apd" and case["must_match"]][index % 210]
+    case = [case for case in CASES["cases"] if case["strategy"] == "apd" and case["must_match"]][index]
     seen, recomputed = case["max_lookahead"], case["kv_window"]
     llm = LLM(DREAM, verifier=SMALL, method="apd", alpha=case["R"], schedule="fixed", window=seen, kv_window=recomputed)
     (found,) = llm.generate([CASES["prompts"][case["prompt_index"]]], Sampling(max_tokens=case["max_new_tokens"]))
@@ -184,9 +184,10 @@ def test_a_completion_accounts_for_its_steps(apd: LLM) -> None:
     assert stats.draft_seconds > 0 < stats.verify_seconds
 
 
-def test_nearly_all_of_a_long_prefix_is_reused(apd: LLM) -> None:
-    """B5: of what stood before the masks in 256 tokens, at most the last step and kv_window - 1 were computed anew."""
-    assert answer(apd, [5] * 100, max_tokens=256, **HOT).stats.prefix_hit_rate > 0.9
+def test_nine_tenths_of_the_prefix_are_reused_in_256_tokens_behind_100(folders: tuple[Path, Path]) -> None:
+    """B5, at the defaults: every step computes the last step's tokens and 15 more anew, and the first one the prompt."""
+    llm = LLM(folders[0], verifier=folders[1])
+    assert answer(llm, [5] * 100, max_tokens=256, **HOT).stats.prefix_hit_rate > 0.9
 
 
 @pytest.mark.parametrize(
