@@ -185,7 +185,7 @@ def test_a_completion_accounts_for_its_steps(apd: LLM) -> None:
 
 
 def test_nine_tenths_of_the_prefix_are_reused_in_256_tokens_behind_100(folders: tuple[Path, Path]) -> None:
-    """B5, at the defaults: every step computes the last step's tokens and 15 more anew, and the first one the prompt."""
+    """B5, at the defaults: a step computes the last step's tokens and 15 more anew, and the first one the prompt."""
     llm = LLM(folders[0], verifier=folders[1])
     assert answer(llm, [5] * 100, max_tokens=256, **HOT).stats.prefix_hit_rate > 0.9
 
