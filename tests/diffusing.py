@@ -45,7 +45,7 @@ def uncover(
     for prompt, sampling, _, suffix in (requests := list(requests)):
         decoder.check(prompt, sampling, suffix)
     jobs = [Job(prompt, sampling, seed, suffix=suffix) for prompt, sampling, seed, suffix in requests]
-    spec = (decoder.dllm if isinstance(decoder, APD) else decoder).model.spec
+    spec = decoder.dllm.model.spec
     found = frozenset(spec.eos_token_ids if ends is None else ends)
     return [_uncovered(answer) for answer in answer_all(decoder, jobs, ends=found, batch=max_batch)]
 

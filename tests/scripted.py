@@ -14,6 +14,7 @@ import torch
 from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec
 from torch import Tensor, nn
 
+from paceline.completion import Round
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
 from paceline.decode.sequence import Sequence as Decoded
@@ -21,7 +22,7 @@ from paceline.decode.target import Target
 from paceline.engine.loop import Answer, Decoder, Job, run
 from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 from paceline.text import Tokenizer
 
 Script = Callable[[Decoded, int], Sequence[int]]

@@ -19,7 +19,7 @@ from paceline.bench.options import CurveBench, DecodeBench
 from paceline.cli.bench import curve, decode
 from paceline.cli.blocks import Blocks, Part, plain_marks, styled
 from paceline.cli.output import printable
-from paceline.request import Chunk, Round
+from paceline.completion import Chunk, Round
 
 __all__ = ["run"]  # a fixture
 
@@ -228,7 +228,7 @@ def test_blocks_of_ids(run: Run) -> None:
 
 def test_held_back_text_counts_to_the_round_that_made_it() -> None:
     def chunk(text: str, drafted: tuple[int, ...], own: tuple[int, ...]) -> Chunk:
-        return Chunk(text, drafted + own, Round(drafted, (), drafted + own, len(drafted), 0.0, 0.0))
+        return Chunk(text, drafted + own, Round(drafted, drafted + own, drafted + own, len(drafted), 0.0, 0.0))
 
     tokenizer: Any = SimpleNamespace(raw_bytes=lambda token: bytes([token]), replaces_each_byte=False)
     blocks = Blocks(tokenizer)

@@ -13,7 +13,7 @@ import pytest
 from talking import DRAFT, TARGET, Run, run, talking_pair
 
 from paceline import LLM, Sampling
-from paceline.request import Chunk
+from paceline.completion import Chunk
 
 __all__ = ["run"]  # a fixture
 

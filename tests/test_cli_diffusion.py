@@ -10,16 +10,17 @@ import pytest
 from talking import DRAFT, TARGET, Run, run, talking
 from tiny import GOLDEN
 
-from paceline import LLM, Infill, Remasking, Sampling
+from paceline import LLM, Infill, Sampling
 from paceline.cli.blocks import Blocks, Part
-from paceline.request import Chunk, Round
+from paceline.completion import Chunk, Round
+from paceline.decode.settings import MethodSettings
 
 __all__ = ["run"]  # a fixture
 
 LLADA = GOLDEN / "llada-tiny"
 FEW = ("--max-tokens", 12, "--stop", "never")
 FLAGS = ("--strategy", "low_confidence", "--threshold", 0.2, "--block-length", 5, "--cache", "dual")
-SETTINGS = Remasking(threshold=0.2, block_length=5, cache="dual")
+SETTINGS: MethodSettings = {"threshold": 0.2, "block_length": 5, "cache": "dual"}
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(folder: Path) -> Any:
-    return LLM(folder, remasking=SETTINGS).generate("hello", Sampling(max_tokens=12))[0]
+    return LLM(folder, **SETTINGS).generate("hello", Sampling(max_tokens=12))[0]
 
 
 @pytest.mark.parametrize("method", [(), ("--method", "diffusion")])
@@ -79,11 +80,13 @@ def test_a_hole_between_prefix_and_suffix(run: Run, folder: Path) -> None:
         (("--prefix", "a", "--suffix", "b", "--chat"), "--chat needs a message"),
         (("--prefix", "a", "--suffix", "b", "--model", TARGET), "no tokenizer"),
         (("--prefix", "a", "--suffix", "b", "--max-tokens", 4), "Dream or LLaDA"),
-        (("text", "--threshold", 0.9), "threshold is set for masked diffusion, and the model is autoregressive"),
+        (("text", "--threshold", 0.9), "threshold is set, and the method is 'dflash': it is a setting of diffusion"),
         (("text", "--model", TARGET, "--method", "diffusion"), "the model is autoregressive"),
         (("text", "--model", LLADA, "--method", "ar"), "the model is a diffusion language model"),
         (("text", "--model", LLADA, "--drafter", DRAFT), "needs none"),
         (("text", "--model", LLADA, "--strategy", "best"), "strategy is 'best'"),
+        (("text", "--model", LLADA, "--alpha", 0.5), "alpha is set, and the method is 'diffusion': it is"),
+        (("text", "--model", LLADA, "--window", 4), "strategy must be left_to_right"),
         (("text", "--model", LLADA, "--threshold", 0.5, "--steps", 3), "give at most one of steps, threshold"),
     ],
 )

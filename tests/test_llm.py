@@ -10,8 +10,8 @@ import pytest
 from talking import DRAFT, END, TARGET, talking_pair
 
 from paceline import LLM, Completion, Infill, PacelineError, Sampling, Stats, Usage
+from paceline.completion import Chunk
 from paceline.errors import BadRequest, CheckpointError, ConfigError, ContextOverflow
-from paceline.request import Chunk
 
 IDS = [58, 83, 11, 40, 118, 45, 109, 90]
 HOT = {"temperature": 1.0, "seed": 7}

@@ -10,20 +10,22 @@ import pytest
 from talking import DRAFT, END, talking
 from tiny import GOLDEN, edit_config
 
-from paceline import LLM, Completion, Infill, Remasking, Sampling
+from paceline import LLM, Completion, Infill, Sampling
+from paceline.completion import Chunk
+from paceline.decode.settings import MethodSettings
 from paceline.errors import BadRequest, ConfigError, ContextOverflow, UnsupportedModel
-from paceline.request import Chunk
 
 LLADA, DREAM = GOLDEN / "llada-tiny", GOLDEN / "dream-tiny"
 IDS = [58, 83, 11, 40]
 HOT = {"temperature": 1.0, "seed": 7}
 ENDLESS = {END: -100.0}
-SETTINGS = [
-    Remasking(),
-    Remasking(steps=8, block_length=7, cache="prefix"),
-    Remasking(threshold=0.2, block_length=7),
-    Remasking("random", tokens_per_step=3),
-    Remasking("left_to_right", tokens_per_step=3, kv_window=2),
+SETTINGS: list[MethodSettings] = [
+    {},
+    {"steps": 8, "block_length": 7, "cache": "prefix"},
+    {"threshold": 0.2, "block_length": 7},
+    {"strategy": "random", "tokens_per_step": 3},
+    {"strategy": "left_to_right", "tokens_per_step": 3, "kv_window": 2},
+    {"strategy": "left_to_right", "window": 4, "kv_window": 2},
 ]
 
 
@@ -35,7 +37,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def llada(folders: tuple[Path, Path]) -> LLM:
-    return LLM(folders[0], remasking=Remasking(tokens_per_step=3, block_length=7))
+    return LLM(folders[0], tokens_per_step=3, block_length=7)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,9 @@ def test_a_diffusion_checkpoint_decodes_by_diffusion(llada: LLM, dream: LLM) -> 
 @pytest.mark.parametrize(
     ("settings", "match"),
     [({"method": "ar"}, "'ar'"), ({"method": "dflash"}, "'dflash'"), ({"drafter": DRAFT}, "drafter"),
-     ({"block_size": 4}, "block_size is 4"), ({"verifier": "x"}, "verifier"), ({"remasking": 3}, "remasking is 3")],
+     ({"block_size": 4}, "block_size is 4"), ({"steps": 0}, "steps is 0"),
+     ({"alpha": 0.7}, "alpha is set, and the method is 'diffusion'"),
+     ({"method": "diffusion", "verifier": "x"}, "verifier is 'x'"), ({"remasking": 3}, "remasking is 3")],
 )  # fmt: skip
 def test_settings_of_other_methods_are_refused(settings: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
@@ -94,9 +98,9 @@ def test_a_completion_accounts_for_its_passes(llada: LLM) -> None:
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_many_are_as_one_by_one(folders: tuple[Path, Path], settings: Remasking) -> None:
-    """Prompts, lengths, seeds and choices of their own. float32: no near-tie is among these seeded answers."""
-    llm = LLM(folders[0], remasking=settings, max_batch=3)
+def test_batch_02_many_are_as_one_by_one(folders: tuple[Path, Path], settings: MethodSettings) -> None:
+    """Prompts, lengths, seeds and choices of their own, nothing padded. float32: no near-tie is among these answers."""
+    llm = LLM(folders[0], max_batch=3, **settings)
     prompts: list[Any] = ["hello", IDS, [{"role": "user", "content": "hi"}], [9] * 20]
     samplings = [Sampling(max_tokens=n, **HOT, n=1 + n % 2) for n in (1, 8, 13, 22)]
     together = llm.generate(prompts, samplings)
@@ -152,7 +156,7 @@ def test_a_stop_string_ends_wherever_it_falls_in_a_block(llada: LLM) -> None:
         assert found.stats.rounds <= whole.stats.rounds
 
 
-def test_an_end_or_stop_token_ends_and_nothing_behind_it_counts(llada: LLM) -> None:
+def test_apd_04_an_end_or_stop_token_ends_and_nothing_behind_it_counts(llada: LLM) -> None:
     whole = answer(llada, max_tokens=40, **HOT)
     for place in (0, 1, 6, 7, 20):
         first = whole.token_ids.index(whole.token_ids[place])
@@ -196,11 +200,11 @@ def test_close_to_the_context(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_a_hole_is_filled_to_its_end(folders: tuple[Path, Path], settings: Remasking) -> None:
+def test_a_hole_is_filled_to_its_end(folders: tuple[Path, Path], settings: MethodSettings) -> None:
     """With what, tests/oracle says: the golden models hardly look around."""
     prompt = Infill("def add(", "return a")
     for folder in folders:
-        llm = LLM(folder, remasking=settings)
+        llm = LLM(folder, **settings)
         found = answer(llm, prompt, max_tokens=15, seed=7)
         assert (len(found.token_ids), found.finish_reason, found.usage.prompt_tokens) == (15, "length", 16)
         ids = Infill(llm.encode("def add("), llm.encode("return a"))
@@ -227,8 +231,5 @@ def test_holes_that_cannot_be_filled(llada: LLM, dream: LLM) -> None:
     assert len(answer(llada, Infill("", "b"), max_tokens=3).token_ids) == 3
     with pytest.raises(BadRequest, match="empty"):
         answer(llada, Infill("", ""), max_tokens=3)
-    seen = LLM(LLADA, remasking=Remasking("left_to_right", max_lookahead=4))
-    with pytest.raises(BadRequest, match="max_lookahead is 4, which hides"):
-        answer(seen, Infill([5], [6]), max_tokens=3)
     with pytest.raises(BadRequest, match="no tokenizer"):
-        answer(seen, Infill([5], "b"), max_tokens=3)
+        answer(LLM(LLADA), Infill([5], "b"), max_tokens=3)

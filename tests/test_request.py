@@ -7,12 +7,7 @@ from typing import Any
 import pytest
 
 from paceline.errors import BadRequest
-from paceline.request import Infill, Round, Sampling, Stats, Usage
-
-
-def stats(accepted: tuple[int, ...] = (), seconds: float = 2.0) -> Stats:
-    rounds, kept = len(accepted), sum(accepted) - len(accepted)
-    return Stats("dflash", rounds, sum(accepted) + 1, accepted, 7 * rounds, 5 * rounds, kept, 0.5, 0.5, seconds)
+from paceline.request import Infill, Sampling
 
 
 @pytest.mark.parametrize(
@@ -120,33 +115,6 @@ def test_filtered_and_penalised(setting: dict[str, Any], filtered: bool, penalis
     assert (sampling.filtered, sampling.penalised) == (filtered, penalised)
 
 
-def test_usage_adds_up() -> None:
-    assert Usage(prompt_tokens=5, completion_tokens=7).total_tokens == 12
-
-
-def test_eval_01_acceptance_length_is_the_mean_over_rounds() -> None:
-    assert stats((8, 3, 4)).acceptance_length == 5
-
-
-def test_tokens_per_second_counts_the_first_token() -> None:
-    assert stats((8, 3, 4), seconds=2.0).tokens_per_second == 8
-    assert stats((), seconds=0.5).tokens_per_second == 2
-
-
-def test_the_prompt_pass_is_a_forward_pass_where_it_gives_a_token() -> None:
-    assert (stats((8, 3, 4)).forward_passes, stats((8, 3, 4)).tokens_per_forward) == (4, 4)
-
-
-def test_a_diffusion_pass_drafts_nothing_that_is_judged() -> None:
-    """Two tokens behind a mask, then the mask: nothing and then all three are committed."""
-    rounds = [Round((5, 6), (), (), 0, 0.5, 0.0, (1, 2)), Round((4,), (), (4, 5, 6), 0, 0.5, 0.0, (0,))]
-    found = Stats.of("diffusion", rounds, 3, 2.0)
-    assert (found.rounds, found.accepted_per_round, found.acceptance_length) == (2, (0, 3), 1.5)
-    assert (found.drafted_tokens, found.checked_tokens, found.accepted_tokens) == (0, 0, 0)
-    assert (found.forward_passes, found.tokens_per_forward) == (2, 1.5)
-    assert (found.draft_seconds, found.verify_seconds, found.tokens_per_second) == (1.0, 0.0, 1.5)
-
-
 def test_a_suffix_is_text_or_ids() -> None:
     assert Infill("a", "b").suffix == "b"
     assert Infill([1], [2, 3]).suffix == (2, 3)
@@ -154,9 +122,3 @@ def test_a_suffix_is_text_or_ids() -> None:
         with pytest.raises(BadRequest, match="suffix") as caught:
             Infill("a", suffix)  # type: ignore[arg-type]
         assert caught.value.param == "suffix"
-
-
-def test_no_round_and_no_time_divide_nothing() -> None:
-    assert stats(()).acceptance_length == 0
-    assert Stats.of("diffusion", [], 0, 0.0).tokens_per_forward == 0
-    assert stats((), seconds=0.0).tokens_per_second == 0

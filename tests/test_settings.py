@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import pytest
 
 from paceline.errors import ConfigError
-from paceline.settings import Field, Setting, assemble, check_kinds, check_ranges, fields_of, read_settings
+from paceline.settings import (
+    Either,
+    Field,
+    Setting,
+    assemble,
+    canonical,
+    check_kinds,
+    check_ranges,
+    fields_of,
+    read_settings,
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,27 @@ class Outer:
     stops: Annotated[list[str] | None, Setting("Texts.")] = None
 
 
+Width = Annotated[int | None, Setting("A width.", least=1, null_word="all", alias="breadth")]
+
+
+@dataclass(frozen=True)
+class One:
+    width: Width = 3
+    rate: Annotated[float, Setting("A rate.", least=0)] = 0.5
+
+
+@dataclass(frozen=True)
+class Other:
+    count: Annotated[int | None, Setting("A count.")] = None
+    width: Width = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    name: Annotated[str, Setting("A name.")] = "x"
+    settings: Annotated[Mapping[str, Any], Either((One, Other))] = field(default_factory=dict)
+
+
 def read(path: Path, text: str) -> dict[str, Any]:
     (path / "run.yaml").write_text(text)
     return read_settings(path / "run.yaml", fields_of(Outer))
@@ -45,6 +77,35 @@ def test_fields_of_inner_configurations_stand_among_the_others() -> None:
 def test_configurations_are_assembled_by_name() -> None:
     built = assemble(Outer, {"folder": Path("a"), "rate": 0.1, "pair": (3, 4), "other": 7})
     assert built == Outer(Path("a"), Inner(rate=0.1), (3, 4))
+
+
+def test_either_of_two_configurations_stands_as_the_fields_of_both_and_holds_what_was_set() -> None:
+    assert [each.name for each in fields_of(Choice)] == ["name", "width", "rate", "count"]
+    assert [each.default for each in fields_of(Choice)] == ["x", None, None, None]
+    assert assemble(Choice, {"name": "y", "width": None, "rate": 0.0, "count": None}) == Choice("y", {"rate": 0.0})
+    assert assemble(Choice, {"width": "7"}) == Choice(settings={"width": 7})
+    assert assemble(Choice, {"width": "all"}) == Choice(settings={"width": None})
+    with pytest.raises(ConfigError, match=r"width is 'x'. It must be an integer or null of at least 1; null is all"):
+        assemble(Choice, {"width": "x"})
+
+
+@pytest.mark.parametrize("text", ["width: all", "width: null", "breadth: all", "breadth:"])
+def test_a_word_for_null(text: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    assert read_settings(tmp_path / "run.yaml", fields_of(Choice)) == {"width": "all"}
+
+
+def test_an_alias_sets_the_same() -> None:
+    assert canonical({"breadth": 4, "rate": 1}, fields_of(One)) == {"width": 4, "rate": 1}
+    with pytest.raises(ConfigError, match=r"breadth is 4 and width is 5\. Leave one out"):
+        canonical({"breadth": 4, "width": 5}, fields_of(One))
+
+
+@pytest.mark.parametrize("text", ["width: 0", "breadth: 0", "width: every", "width: 1.5"])
+def test_a_word_for_null_allows_no_other(text: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    with pytest.raises(ConfigError, match=r"width is .* It must be an integer or null of at least 1; null is all"):
+        read_settings(tmp_path / "run.yaml", fields_of(Choice))
 
 
 def test_all_kinds_of_values(tmp_path: Path) -> None:

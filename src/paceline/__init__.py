@@ -9,10 +9,10 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from paceline.decode.remasking import Remasking
+    from paceline.completion import Chunk, Completion, Stats, Usage
     from paceline.errors import PacelineError
     from paceline.llm import LLM
-    from paceline.request import Chunk, Completion, Infill, Sampling, Stats, Usage
+    from paceline.request import Infill, Sampling
 
 __all__ = [
     "LLM",
@@ -20,7 +20,6 @@ __all__ = [
     "Completion",
     "Infill",
     "PacelineError",
-    "Remasking",
     "Sampling",
     "Stats",
     "Usage",
@@ -32,8 +31,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "LLM": "paceline.llm",
     "PacelineError": "paceline.errors",
-    "Remasking": "paceline.decode.remasking",
-    **dict.fromkeys(("Chunk", "Completion", "Infill", "Sampling", "Stats", "Usage"), "paceline.request"),
+    **dict.fromkeys(("Infill", "Sampling"), "paceline.request"),
+    **dict.fromkeys(("Chunk", "Completion", "Stats", "Usage"), "paceline.completion"),
 }
 
 

@@ -14,24 +14,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 import torch
 
-from paceline.decode.methods import Asked, choose_method, decoder_of, target_of
+from paceline.completion import Chunk, Completion
+from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
 from paceline.decode.noise import derive_seed, draw_seed
-from paceline.decode.remasking import Remasking
+from paceline.decode.settings import MethodSettings, settings_of
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
 from paceline.models.diffusion_spec import diffusion_of
-from paceline.models.drafter import Drafter
-from paceline.models.load import check_same_tokens, load_drafter, load_transformer, resolve, shared_vocabulary
+from paceline.models.load import load_drafter, load_transformer, resolve
 from paceline.models.options import Method, Precision
+from paceline.models.pairs import end_tokens, usable_tokens
 from paceline.models.precision import dtypes_of
 from paceline.models.safetensors_file import read_json
 from paceline.models.transformer import Transformer
-from paceline.request import Chunk, Completion, Infill, Message, Prompt, Sampling
+from paceline.request import Infill, Message, Prompt, Sampling
 from paceline.text import Tokenizer, load_tokenizer
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET, bundled_folder
 
@@ -44,20 +45,24 @@ class LLM:
     Args:
         model: a checkpoint folder, a hub id, or the name of a bundled model; None is the bundled pair.
         drafter: the same for a DFlash drafter of `model`; None takes the bundled model's own drafter, if that is it.
-        method: "dflash" needs a drafter, "ar" decodes plainly, "diffusion" needs a diffusion language model; "auto" is
-            diffusion for such a model, and dflash where there is a drafter.
+        verifier: the same for APD's verifier: a small autoregressive model with the tokenizer of the diffusion model.
+        method: "dflash" needs a drafter, "ar" decodes plainly, "diffusion" needs a diffusion language model, "apd" such
+            a model and a verifier; "auto" is apd where there is a verifier, else diffusion for a diffusion language
+            model, and dflash where there is a drafter.
         device: "auto" is CUDA where there is one, else the CPU.
         precision: "exact" computes in float32: DFlash and plain decoding give the same text, except after a
             certified near-tie. "mixed" has products and drafter in bfloat16, the target's attention and norms in
             float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
         block_size: rows of a block, the anchor included, 1 … 64; None is the drafter's own.
-        remasking: how a diffusion language model uncovers its answers; None fixes one token per pass.
         candidate_num: candidate blocks per round; 1 is a chain.
         max_batch: answers decoded together.
+        settings: what only the method has; docs/apd.md and docs/diffusion.md list it. What is left out has the method's
+            default; a `window` or `kv_window` of None is all.
 
     Raises:
-        CheckpointError: a folder that cannot be loaded. ConfigError: settings that cannot be used together.
+        CheckpointError: a folder that cannot be loaded. VocabularyMismatch: two models of other tokens.
+        ConfigError: settings that cannot be used together, or that are of another method.
     """
 
     def __init__(
@@ -67,34 +72,42 @@ class LLM:
         drafter: str | Path | None = None,
         verifier: str | Path | None = None,
         method: Method = "auto",
-        remasking: Remasking | None = None,
         device: str = "auto",
         precision: Precision = "exact",
         block_size: int | None = None,
         candidate_num: int = 1,
         max_batch: int = 8,
+        **settings: Unpack[MethodSettings],
     ) -> None:
         _check_settings(candidate_num, max_batch, block_size)
         folder = resolve(BUNDLED_TARGET if model is None else model)
         if drafter is None and folder == bundled_folder(BUNDLED_TARGET):
             drafter = BUNDLED_DRAFTER
         config = read_json(folder / "config.json")
-        asked = Asked(method, drafter, verifier, block_size, remasking)
-        chosen = choose_method(asked, diffusion_of(config) is not None)
-        drafts = resolve(drafter) if chosen == "dflash" and drafter is not None else None
+        chosen = choose_method(Asked(method, drafter, verifier, block_size), diffusion_of(config) is not None)
+        own = settings_of(chosen, settings)
+        partner = {"dflash": drafter, "apd": verifier}.get(chosen)
+        beside = None if partner is None else resolve(partner)
+        if beside is not None and chosen == "apd":
+            _check_verifier(beside)
         place = _device(device)
-        dtypes = dtypes_of(precision, config, place)
         self.max_batch = max_batch
         self.tokenizer = load_tokenizer(folder)
-        self.model = load_transformer(folder, dtypes.products, place, attention_dtype=dtypes.attention)
-        self.drafter = None if drafts is None else load_drafter(drafts, self.model, dtypes.draft, place)
-        self.end_token_ids = _end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
-        self._usable_tokens = _usable_tokens(self.model, self.drafter, self.tokenizer, drafts)
-        self._decoder: Decoder[Any] = decoder_of(chosen, self.model, self.drafter, self._usable_tokens, asked)
+        self.model = _load_target(folder, precision, place)
+        self.drafter = self.verifier = None
+        if beside is not None and chosen == "dflash":
+            self.drafter = load_drafter(beside, self.model, dtypes_of(precision, config, place).draft, place)
+        elif beside is not None:
+            self.verifier = _load_target(beside, precision, place)
+        self.end_token_ids = end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
+        helper = self.drafter or self.verifier
+        self._usable_tokens = usable_tokens(self.model, helper, self.tokenizer, beside)
+        parts = Parts(self.model, helper, self._usable_tokens, self.end_token_ids, own, block_size)
+        self._decoder: Decoder[Any] = decoder_of(chosen, parts)
 
     @property
     def method(self) -> str:
-        """The method in effect, "ar", "dflash" or "diffusion"."""
+        """The method in effect, "ar", "dflash", "diffusion" or "apd"."""
         return self._decoder.name
 
     @property
@@ -211,23 +224,13 @@ def _check_settings(candidate_num: int, max_batch: int, block_size: int | None) 
         raise ConfigError(f"block_size is {block_size!r}.", remedy="It must be in [1, 64].")
 
 
-def _usable_tokens(
-    model: Transformer, drafter: Drafter | None, tokenizer: Tokenizer | None, drafter_folder: Path | None
-) -> int:
-    """How many ids may be drawn: those that target, drafter and tokenizer share."""
-    own = model.spec.vocab_size
-    if tokenizer is None:  # the drafter borrows the target's embedding and head, so its own size says nothing
-        return own
-    other = None if drafter_folder is None else load_tokenizer(drafter_folder)
-    if other is not None:
-        check_same_tokens(tokenizer.vocabulary, other.vocabulary)
-    return shared_vocabulary(own, own if drafter is None else drafter.spec.block.vocab_size, tokenizer.size)
+def _load_target(folder: Path, precision: Precision, device: torch.device) -> Transformer:
+    """A whole model: any but a drafter."""
+    dtypes = dtypes_of(precision, read_json(folder / "config.json"), device)
+    return load_transformer(folder, dtypes.products, device, attention_dtype=dtypes.attention)
 
 
-def _end_tokens(folder: Path, declared: tuple[int, ...], tokenizer: Tokenizer | None) -> frozenset[int]:
-    """What ends an answer: chat models often declare a second end token in generation_config.json only."""
-    path = folder / "generation_config.json"
-    found = read_json(path).get("eos_token_id") if path.is_file() else None
-    more = found if isinstance(found, list) else [] if found is None else [found]
-    own = frozenset() if tokenizer is None else tokenizer.eos_ids
-    return frozenset(declared) | own | frozenset(token for token in more if isinstance(token, int))
+def _check_verifier(folder: Path) -> None:
+    if diffusion_of(read_json(folder / "config.json")) is not None:
+        told = f"verifier is {str(folder)!r:.80}, a diffusion language model: it has no next token."
+        raise ConfigError(told, remedy="Give a small autoregressive model of the same tokenizer.", param="verifier")

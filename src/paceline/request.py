@@ -1,4 +1,4 @@
-"""The nouns of Paceline: what is asked for, what a round did, and what comes back.
+"""The nouns of a request: what is asked for. What comes back is in `completion`.
 
 Plain frozen records. This module knows nothing of models, tensors or text.
 """
@@ -7,23 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from paceline.errors import BadRequest
 
-__all__ = ["Chunk", "Completion", "FinishReason", "Infill", "Message", "Prompt", "Round", "Sampling", "Stats", "Usage"]
+__all__ = ["Infill", "Message", "Prompt", "Sampling"]
 
 Message = Mapping[str, str]
 """One chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
-
-FinishReason = Literal["stop", "length"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
     """How tokens are chosen. The output is a function of (weights, prompt, these settings), never of the method.
 
-    That of a diffusion language model depends on its remasking, too.
+    That of a diffusion language model depends on the settings of its method, too.
 
     Order: penalties, logit bias, temperature, then top-k, top-p and min-p on softmax(scores / temperature);
     the token is argmax(scores + temperature * gumbel(seed, position)) over the surviving ids.
@@ -158,166 +155,3 @@ class Infill:
 
 Prompt = str | Sequence[int] | Sequence[Message] | Infill
 """Text, token ids, chat messages, or a text with a hole."""
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """What one round did for one sequence: the record that stats, --show-blocks and the bench read.
-
-    A round of masked diffusion is one pass. Tokens that it fixes behind a mask are committed by the pass that fixes the
-    last mask before them, so a round may commit nothing, or more than it proposed.
-
-    Attributes:
-        proposed: drafted tokens in order, without the anchor; empty for plain decoding. For masked diffusion, the
-            tokens that the pass fixed, those behind the end of the answer included.
-        reference: the target's own token after the anchor and after each drafted token, len(proposed) + 1; empty where
-            no other model judges what was proposed.
-        committed: the agreed drafts and then the bonus token; cut where the answer ended, so the last round may
-            have no bonus token.
-        accepted: how many of `committed` were drafted and judged.
-        draft_seconds, verify_seconds: share of the batch's time, wall clock; all of a diffusion pass is drafting.
-        positions: where in the answer each of `proposed` stands, 0 for its first token; empty where they follow what
-            was committed before.
-    """
-
-    proposed: tuple[int, ...]
-    reference: tuple[int, ...]
-    committed: tuple[int, ...]
-    accepted: int
-    draft_seconds: float
-    verify_seconds: float
-    positions: tuple[int, ...] = ()
-
-    @property
-    def drafted(self) -> int:
-        """How many of `proposed` were drafts, to be judged by another model."""
-        return len(self.proposed) if self.reference else 0
-
-    @property
-    def checked(self) -> int:
-        """How many drafts were judged: those up to the first that differs, or up to the end of the answer."""
-        return min(len(self.committed), self.drafted)
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """Token counts of one answer; the stop token counts as a completion token."""
-
-    prompt_tokens: int
-    completion_tokens: int
-
-    @property
-    def total_tokens(self) -> int:
-        """Prompt and completion."""
-        return self.prompt_tokens + self.completion_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """How an answer came about.
-
-    Attributes:
-        method: "ar", "dflash" or "diffusion".
-        rounds: forward passes of the target after the prompt pass; all passes of a diffusion language model, which has
-            no prompt pass.
-        completion_tokens: all new tokens, as in `Usage`.
-        accepted_per_round: tokens committed per round, the bonus token included; cut where the answer ended. The first
-            token of a target comes from its prompt pass and is not counted, so the sum is completion_tokens - 1; for
-            diffusion it is completion_tokens.
-        drafted_tokens, checked_tokens, accepted_tokens: proposed by the drafter / of these, judged (what follows the
-            first difference is not) / of these, kept in the answer.
-            All are 0 where no other model judges: plain decoding and diffusion.
-        draft_seconds, verify_seconds, total_seconds: wall clock; total includes the prompt pass. All passes of a
-            diffusion language model are drafting.
-    """
-
-    method: str
-    rounds: int
-    completion_tokens: int
-    accepted_per_round: tuple[int, ...]
-    drafted_tokens: int
-    checked_tokens: int
-    accepted_tokens: int
-    draft_seconds: float
-    verify_seconds: float
-    total_seconds: float
-
-    @classmethod
-    def of(cls, method: str, rounds: Sequence[Round], completion_tokens: int, total_seconds: float) -> Stats:
-        """The figures of an answer, finished or stopped early."""
-        return cls(
-            method=method,
-            rounds=len(rounds),
-            completion_tokens=completion_tokens,
-            accepted_per_round=tuple(len(round.committed) for round in rounds),
-            drafted_tokens=sum(round.drafted for round in rounds),
-            checked_tokens=sum(round.checked for round in rounds),
-            accepted_tokens=sum(round.accepted for round in rounds),
-            draft_seconds=sum(round.draft_seconds for round in rounds),
-            verify_seconds=sum(round.verify_seconds for round in rounds),
-            total_seconds=total_seconds,
-        )
-
-    @property
-    def acceptance_length(self) -> float:
-        """Mean tokens committed per round, the bonus token included; 0 without a round."""
-        return sum(self.accepted_per_round) / self.rounds if self.rounds else 0.0
-
-    @property
-    def forward_passes(self) -> int:
-        """Passes of the model whose tokens these are: the rounds, and the prompt pass where it gave a token."""
-        return self.rounds + (self.completion_tokens > sum(self.accepted_per_round))
-
-    @property
-    def tokens_per_forward(self) -> float:
-        """New tokens over forward passes; 0 without a pass."""
-        return self.completion_tokens / self.forward_passes if self.forward_passes else 0.0
-
-    @property
-    def tokens_per_second(self) -> float:
-        """New tokens, the first included, over total_seconds."""
-        return self.completion_tokens / self.total_seconds if self.total_seconds else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """A piece of a streamed answer: what one round released.
-
-    The joined `text` of all chunks equals the completion's text; `token_ids` likewise. Text may lag behind the
-    tokens while a character or a possible stop string is incomplete; both are empty where a diffusion pass fixed
-    nothing before the first mask.
-
-    Attributes:
-        round: what the round did; None for the first token, which the prompt pass gives.
-        finish_reason, completion: set on the last chunk only; the completion holds usage, stats and seed.
-    """
-
-    text: str
-    token_ids: tuple[int, ...]
-    round: Round | None
-    finish_reason: FinishReason | None = None
-    completion: Completion | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """One finished answer.
-
-    Attributes:
-        text: the answer without the stop token or stop string; empty where the checkpoint has no tokenizer.
-        token_ids: all new tokens, the stop token included.
-        finish_reason: "stop" (end token, stop token or stop string) or "length".
-        seed: the seed in effect; the same request with it gives the same answer.
-        prompt_index, choice_index: which prompt of the call, which of its n answers.
-        rounds: one record per round, in order.
-    """
-
-    text: str
-    token_ids: list[int]
-    finish_reason: FinishReason
-    usage: Usage
-    stats: Stats
-    seed: int
-    prompt_index: int = 0
-    choice_index: int = 0
-    rounds: tuple[Round, ...] = ()

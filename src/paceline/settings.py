@@ -17,7 +17,17 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_
 
 from paceline.errors import ConfigError
 
-__all__ = ["Field", "Setting", "assemble", "check_kinds", "check_ranges", "fields_of", "read_settings"]
+__all__ = [
+    "Either",
+    "Field",
+    "Setting",
+    "assemble",
+    "canonical",
+    "check_kinds",
+    "check_ranges",
+    "fields_of",
+    "read_settings",
+]
 
 Config = TypeVar("Config")
 
@@ -29,12 +39,16 @@ class Setting:
     """What a user is told of a field, and the range of its values (of each of them, where it holds many).
 
     `flags` are its names on the command line where these are not the field's own: `("--block-size",)` of block_sizes.
+    `null_word` says None on the command line and in YAML, where leaving the setting out says something else. `alias` is
+    another name for it, in YAML and in Python.
     """
 
     help: str
     least: float | None = None
     most: float | None = None
     flags: tuple[str, ...] = ()
+    null_word: str = ""
+    alias: str = ""
 
 
 class Field(NamedTuple):
@@ -46,16 +60,37 @@ class Field(NamedTuple):
     default: Any = dataclasses.MISSING
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Either:
+    """Says of a mapping that it holds what was set of these configurations, one of which will be made of it later."""
+
+    configs: tuple[type, ...]
+
+    @property
+    def fields(self) -> list[Field]:
+        """Their fields, each name once; None stands for what was left out."""
+        found = {field.name: field._replace(default=None) for config in self.configs for field in fields_of(config)}
+        return list(found.values())
+
+    def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """What was set, of `values` from the command line."""
+        names = [field for field in self.fields if values.get(field.name) is not None]
+        return {field.name: _spelled(field, values[field.name]) for field in names}
+
+
 def fields_of(config: type) -> list[Field]:
-    """The fields of a dataclass; a configuration inside it stands as its own fields."""
+    """The fields of a dataclass; a configuration inside it, or one of several, stands as its own fields."""
     found: list[Field] = []
     hints = get_type_hints(config, include_extras=True)
     for field in dataclasses.fields(config):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint):
             found += fields_of(hint)  # type: ignore[arg-type]
+            continue
+        kind, setting = get_args(hint)
+        if isinstance(setting, Either):
+            found += setting.fields
         else:
-            kind, setting = get_args(hint)
             found.append(Field(field.name, kind, setting, field.default))
     return found
 
@@ -63,10 +98,13 @@ def fields_of(config: type) -> list[Field]:
 def assemble(config: type[Config], values: Mapping[str, Any]) -> Config:
     """`config`, and the configurations in it, from `values` by the names of the fields; the rest has its default."""
     given: dict[str, Any] = {}
-    hints = get_type_hints(config)
+    hints = get_type_hints(config, include_extras=True)
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
-        if dataclasses.is_dataclass(hints[field.name]):
-            given[field.name] = assemble(hints[field.name], values)
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            given[field.name] = assemble(hint, values)  # type: ignore[arg-type]
+        elif isinstance(get_args(hint)[1], Either):
+            given[field.name] = get_args(hint)[1].given(values)
         elif field.name in values:
             given[field.name] = values[field.name]
     return config(**given)
@@ -103,16 +141,45 @@ def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
             value and what is allowed.
     """
     known = {field.name: field for field in allowed}
-    values = _mapping(path)
+    values = canonical(_mapping(path), allowed)
     for key, value in values.items():
         if key not in known:
             guess = [f"Did you mean {name}?" for name in get_close_matches(str(key), known, 1)]
             remedy = " ".join([*guess, f"Allowed are: {', '.join(known)}."])
             raise ConfigError(f"{path} sets {key!r:.40} to {value!r:.40}: no such setting.", remedy=remedy, param=key)
-        if not _fits(value, known[key].kind) or not _in_range(value, known[key].setting):
+        word = known[key].setting.null_word
+        if word and value in (None, word):
+            values[key] = word
+        elif not _fits(value, known[key].kind) or not _in_range(value, known[key].setting):
             remedy = f"It must be {_described(known[key])}."
             raise ConfigError(f"{key} is {value!r:.80} in {path}.", remedy=remedy, param=key)
     return values
+
+
+def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, Any]:
+    """`values` by the names of the fields, where some may be set by an alias.
+
+    Raises:
+        ConfigError: a setting by both of its names.
+    """
+    names = {field.setting.alias: field.name for field in fields if field.setting.alias}
+    for alias in names.keys() & values.keys():
+        if names[alias] in values:
+            told = f"{alias} is {values[alias]!r:.40} and {names[alias]} is {values[names[alias]]!r:.40}."
+            raise ConfigError(told, remedy=f"Leave one out: {alias} is another name of it.", param=alias)
+    return {names.get(name, name): value for name, value in values.items()}
+
+
+def _spelled(field: Field, text: Any) -> Any:
+    """The value of a setting that the command line takes as text, for its `null_word`: a number."""
+    if not field.setting.null_word:
+        return text
+    if text == field.setting.null_word:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise _refusal(field, text) from None
 
 
 def _refusal(field: Field, value: object) -> ConfigError:
@@ -172,7 +239,8 @@ def _in_range(value: object, setting: Setting) -> bool:
 def _described(field: Field) -> str:
     bounds = ((" of at least", field.setting.least), (" of at most", field.setting.most))
     told = " and".join(f"{words} {bound:.15g}" for words, bound in bounds if bound is not None)
-    return _kind_described(field.kind) + told
+    word = field.setting.null_word
+    return _kind_described(field.kind) + told + (f"; null is {word}" if word else "")
 
 
 def _kind_described(kind: Any) -> str:

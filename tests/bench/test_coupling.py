@@ -14,11 +14,12 @@ from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 from torch import Tensor
 
 from paceline.bench.coupling import Coupling, _judged, agreement, overlap, recompute
+from paceline.completion import Round
 from paceline.decode.dflash import DFlash
 from paceline.decode.noise import derive_seed
 from paceline.decode.target import Target
 from paceline.engine.loop import Answer, Job, run
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 
 PAIRS = json.loads((Path(__file__).parents[1] / "data" / "coupling-law.json").read_text())["pairs"]
 PROMPT = (3, 14, 15, 9, 26)

@@ -50,6 +50,11 @@ def test_a_pass_may_fix_nothing() -> None:
     assert (it.settled, it.block_passes) == (3, 1)
 
 
+def test_what_a_pass_does_not_compute_of_the_prefix_it_takes_over() -> None:
+    it = canvas()
+    assert [it.reused_by(rows) for rows in (range(9), [1, 2, 3, 8], [2], range(3, 9), [4])] == [0, 1, 2, 3, 3]
+
+
 def test_penalties_count_what_is_fixed() -> None:
     it = canvas(counts=TokenCounts.of_prompt([1, 2, 3], 64))
     it.fix([5, 6], [9, 9])

@@ -8,9 +8,10 @@ import pytest
 from diffusing import Request, Uncovered, uncover
 from tiny import tiny_spec, tiny_transformer
 
+from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.remasking import Remasking
-from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
+from paceline.errors import BadRequest, ContextOverflow
 from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
 from paceline.request import Sampling
 
@@ -21,7 +22,7 @@ PROMPT = (5, 11, 2)
 def decoder(remasking: Remasking | None = None, usable: int = 64, **changes: Any) -> MaskedDiffusion:
     diffusion = DiffusionSpec(MASK, 1)
     spec = tiny_spec("qwen2", **{"diffusion": diffusion, "eos_token_ids": (END,), "context_tokens": 20, **changes})
-    return MaskedDiffusion(tiny_transformer(spec), usable, remasking or Remasking())
+    return MaskedDiffusion(Denoiser(tiny_transformer(spec), usable), remasking or Remasking())
 
 
 def answer(
@@ -43,8 +44,8 @@ def answer(
         (Remasking(steps=1, block_length=3), [3, 3, 1]),
         (Remasking(tokens_per_step=4, block_length=5), [4, 1, 2]),
         (Remasking(tokens_per_step=100), [7]),
-        (Remasking(steps=7, schedule="linear"), [0, 1, 1, 1, 1, 1, 2]),
-        (Remasking(steps=2, schedule="linear", eps=0), [3, 4]),
+        (Remasking(steps=7, step_schedule="linear"), [0, 1, 1, 1, 1, 1, 2]),
+        (Remasking(steps=2, step_schedule="linear", eps=0), [3, 4]),
         (Remasking(block_length=100, steps=2), [4, 3]),
         (Remasking(threshold=1.0), [1] * 7),
         (Remasking(factor=1e9), [7]),
@@ -57,26 +58,71 @@ def test_tokens_fixed_in_each_pass(settings: Remasking, fixed: list[int], cache:
     assert answer(Remasking(**{**values, "cache": cache})).unmasked_per_step == fixed
 
 
-@pytest.mark.parametrize("settings", [Remasking(), Remasking(steps=5), Remasking(steps=1, schedule="linear")], ids=str)
+@pytest.mark.parametrize("changes", [{}, {"steps": 5}, {"steps": 1, "step_schedule": "linear"}], ids=str)
 @pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
-def test_one_token(settings: Remasking, cache: Any) -> None:
-    values = {name: getattr(settings, name) for name in Remasking.__slots__}
-    one = answer(Remasking(**{**values, "cache": cache}), prompt=(9,), max_tokens=1)
+def test_one_token(changes: dict[str, Any], cache: Any) -> None:
+    one = answer(Remasking(**changes, cache=cache), prompt=(9,), max_tokens=1)
     assert (len(one.tokens), one.forward_passes, one.finish_reason) == (1, 1, "length")
 
 
 def test_passes_without_a_token_are_run_where_dreams_schedule_has_them() -> None:
-    one = answer(Remasking(steps=4, schedule="linear"), max_tokens=1)
+    one = answer(Remasking(steps=4, step_schedule="linear"), max_tokens=1)
     assert one.unmasked_per_step == [0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("strategy", ["low_confidence", "margin", "entropy", "random", "left_to_right"])
-def test_the_mask_is_never_the_answer(strategy: Any) -> None:
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_apd_01_the_mask_is_never_the_answer(temperature: float, strategy: Any) -> None:
     """Were it not banned, its bias would make it every token."""
-    text = answer(Remasking(strategy), logit_bias={MASK: 100, END: -100})
-    assert len(text.tokens) == 7
+    for settings in (Remasking(strategy), Remasking(strategy, block_length=3, cache="prefix")):
+        text = answer(settings, logit_bias={MASK: 100, END: -100}, temperature=temperature)
+        assert len(text.tokens) == 7
+        assert MASK not in text.tokens
+        assert text == answer(settings, temperature=temperature)
+
+
+def test_apd_01_a_parallel_pass_rules_the_mask_out_before_its_confidences() -> None:
+    text = answer(Remasking(threshold=0.2), logit_bias={MASK: 100, END: -100})
+    assert text == answer(Remasking(threshold=0.2))
+
+
+def test_apd_02_a_pass_in_which_no_token_reaches_the_threshold_fixes_the_best() -> None:
+    """Other rows of the batch may be complete: they are out of it."""
+    it = decoder(Remasking(threshold=1.0, block_length=4))
+    requests = [Request(PROMPT, Sampling(max_tokens=n, logit_bias={END: -100}), n) for n in (4, 1, 12)]
+    assert [text.unmasked_per_step for text in uncover(it, requests, 3)] == [[1] * 4, [1], [1] * 12]
+
+
+@pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
+@pytest.mark.parametrize("prompt_tokens", [1, 5, 8, 13])
+@pytest.mark.parametrize("max_tokens", [1, 3, 8, 13, 20])
+def test_apd_05_lengths_that_are_no_multiples_of_the_block(prompt_tokens: int, max_tokens: int, cache: Any) -> None:
+    settings = Remasking(block_length=8, tokens_per_step=3, cache=cache)
+    asked = Sampling(max_tokens=max_tokens, logit_bias={END: -100})
+    (text,) = uncover(decoder(settings, context_tokens=40), [Request((3,) * prompt_tokens, asked, 1)])
+    assert (len(text.tokens), text.finish_reason) == (max_tokens, "length")
     assert MASK not in text.tokens
-    assert text.tokens == answer(Remasking(strategy)).tokens
+
+
+@pytest.mark.parametrize(
+    ("settings", "reused"),
+    [
+        (Remasking(block_length=3), [0] * 7),
+        (Remasking(block_length=3, cache="prefix"), [0, 2, 2, 0, 5, 5, 0]),
+        (Remasking(block_length=3, cache="dual"), [0, 2, 2, 0, 5, 5, 0]),
+        (Remasking("left_to_right", kv_window=2), [0, 2, 3, 4, 5, 6, 7]),
+    ],
+    ids=str,
+)
+def test_a_pass_says_which_part_of_the_prefix_it_took_over(settings: Remasking, reused: list[int]) -> None:
+    """Prompt 0-2, hole 3-9; row i - 1 predicts position i, so that a block's pass computes one row before it."""
+    it = decoder(settings)
+    canvas, rounds = it.open(PROMPT, Sampling(max_tokens=7, logit_bias={END: -100}), 3), []
+    while canvas.masked:
+        settled = canvas.settled
+        rounds += it.step([canvas])
+        assert rounds[-1].prefix_tokens == settled
+    assert [round.reused_tokens for round in rounds] == reused
 
 
 def test_padding_of_the_vocabulary_is_never_the_answer() -> None:
@@ -88,7 +134,7 @@ def test_padding_of_the_vocabulary_is_never_the_answer() -> None:
 
 
 @pytest.mark.parametrize("cache", ["none", "prefix", "dual"])
-def test_a_flood_of_end_tokens_is_cut_behind_the_first_and_not_counted(cache: Any) -> None:
+def test_apd_04_a_flood_of_end_tokens_is_cut_behind_the_first_and_not_counted(cache: Any) -> None:
     flooded = answer(Remasking(tokens_per_step=4, cache=cache), logit_bias={END: 100})
     assert (flooded.tokens, flooded.finish_reason) == ([END], "stop")
     assert sum(flooded.unmasked_per_step) == 1
@@ -117,21 +163,6 @@ def test_the_context_bounds_the_answer() -> None:
     assert len(answer(prompt=(3,) * 19).tokens) == 1
     with pytest.raises(ContextOverflow, match="20 tokens, the model's context is 20"):
         answer(prompt=(3,) * 20)
-
-
-@pytest.mark.parametrize(
-    ("prompt", "message"), [((), "empty"), ((3, 64), "token id 64"), ((3, MASK), "mask token, id 63")]
-)
-def test_prompts_that_cannot_be_decoded(prompt: tuple[int, ...], message: str) -> None:
-    with pytest.raises(BadRequest, match=message):
-        answer(prompt=prompt)
-
-
-def test_models_that_cannot_be_decoded() -> None:
-    with pytest.raises(UnsupportedModel, match="no mask token"):
-        decoder(diffusion=None)
-    with pytest.raises(UnsupportedModel, match="sliding_window is 8"):
-        decoder(windows=(None, 8))
 
 
 def test_the_seed_decides_and_nothing_else() -> None:

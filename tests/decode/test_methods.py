@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 
+from paceline.decode.adaptive import Adaptive
+from paceline.decode.apd import APD
+from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
-from paceline.decode.methods import Asked, choose_method, decoder_of, target_of
+from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
 from paceline.decode.remasking import Remasking
+from paceline.decode.target import Target
 from paceline.errors import ConfigError, UnsupportedModel
 from paceline.models.diffusion_spec import Diffusion
 
@@ -22,28 +26,32 @@ from paceline.models.diffusion_spec import Diffusion
         (Asked("ar", drafter="d"), False, "ar"),
         (Asked("dflash", drafter="d", block_size=4), False, "dflash"),
         (Asked(), True, "diffusion"),
-        (Asked("diffusion", remasking=Remasking(steps=4)), True, "diffusion"),
+        (Asked("diffusion"), True, "diffusion"),
+        (Asked(verifier="v"), True, "apd"),
+        (Asked("apd", verifier="v"), True, "apd"),
     ],
 )
-def test_auto_goes_by_the_model_and_then_by_the_drafter(asked: Asked, diffuses: bool, method: str) -> None:
+def test_auto_goes_by_the_model_and_then_by_its_partner(asked: Asked, diffuses: bool, method: str) -> None:
     assert choose_method(asked, diffuses) == method
 
 
 @pytest.mark.parametrize(
     ("asked", "diffuses", "message"),
     [
-        ({"method": "magic"}, False, "method is 'magic'. There are: auto, ar, dflash, diffusion."),
+        ({"method": "magic"}, False, "method is 'magic'. There are: auto, ar, dflash, diffusion, apd."),
         ({"method": "diffusion"}, False, "method is 'diffusion', and the model is autoregressive"),
-        ({"remasking": Remasking(threshold=0.9, block_length=8)}, False, "threshold and block_length is set"),
-        ({"remasking": Remasking()}, False, "remasking is set for masked diffusion, and the model is autoregressive"),
+        ({"method": "apd"}, False, "method is 'apd', and the model is autoregressive"),
+        ({"method": "apd", "verifier": "v"}, False, "method is 'apd', and the model is autoregressive"),
+        ({"method": "dflash", "verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
         ({"method": "dflash"}, False, "there is no drafter"),
         ({"method": "ar"}, True, "method is 'ar', and the model is a diffusion language model"),
         ({"method": "dflash", "drafter": "d"}, True, "method is 'dflash', and the model is a diffusion"),
         ({"drafter": "some/folder"}, True, "drafter is 'some/folder', and a diffusion language model needs none"),
         ({"block_size": 8}, True, "block_size is 8, which is of DFlash"),
-        ({"remasking": {"steps": 3}}, True, "remasking is {'steps': 3}. Use Remasking(...)."),
-        ({"verifier": "v"}, True, "verifier is set"),
-        ({"verifier": "v"}, False, "verifier is set"),
+        ({"method": "apd"}, True, "method is 'apd', but there is no verifier. Name a small autoregressive model"),
+        ({"method": "apd", "verifier": "v", "drafter": "d"}, True, "drafter is 'd', and a diffusion language model"),
+        ({"method": "diffusion", "verifier": "v"}, True, "verifier is 'v', and the method is 'diffusion'"),
+        ({"verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
     ],
 )
 def test_what_does_not_fit_the_model_is_refused(asked: dict[str, Any], diffuses: bool, message: str) -> None:
@@ -56,17 +64,23 @@ def test_what_does_not_fit_the_model_is_refused(asked: dict[str, Any], diffuses:
 def test_the_decoder_has_what_was_asked_for() -> None:
     model = tiny_transformer(tiny_spec())
     drafter = tiny_drafter(tiny_drafter_spec(model.spec), model)
-    assert decoder_of("ar", model, None, 60, Asked()).name == "ar"
-    dflash: Any = decoder_of("dflash", model, drafter, 60, Asked())
+    assert decoder_of("ar", Parts(model, None, 60)).name == "ar"
+    dflash: Any = decoder_of("dflash", Parts(model, drafter, 60))
     assert (dflash.name, dflash.block_size, dflash.target.taps) == ("dflash", 4, (0, 1))
-    dflash = decoder_of("dflash", model, drafter, 60, Asked(block_size=9))
+    dflash = decoder_of("dflash", Parts(model, drafter, 60, block_size=9))
     assert (dflash.block_size, dflash.target) == (9, target_of(model, drafter, 60))
 
 
 def test_a_diffusion_model_is_no_target() -> None:
     model = tiny_transformer(tiny_spec("qwen2", diffusion=Diffusion(63, 1)))
-    assert decoder_of("diffusion", model, None, 60, Asked()) == MaskedDiffusion(model, 60, Remasking())
-    settings = Remasking(steps=3)
-    assert decoder_of("diffusion", model, None, 60, Asked(remasking=settings)) == MaskedDiffusion(model, 60, settings)
+    dllm, settings = Denoiser(model, 60), Remasking(steps=3)
+    assert decoder_of("diffusion", Parts(model, None, 60, settings=settings)) == MaskedDiffusion(dllm, settings)
     with pytest.raises(UnsupportedModel, match=r"diffusion language model.*autoregressive"):
         target_of(model, None, 60)
+
+
+def test_apd_has_both_models_and_ends_where_the_answer_does() -> None:
+    model = tiny_transformer(tiny_spec("qwen2", diffusion=Diffusion(63, 1)))
+    small, settings, ends = tiny_transformer(tiny_spec(num_layers=1)), Adaptive(alpha=0.4), frozenset({7, 9})
+    decoder = decoder_of("apd", Parts(model, small, 60, ends, settings))
+    assert decoder == APD(Denoiser(model, 60), Target(small, 60), settings, ends)

@@ -33,22 +33,23 @@ from paceline.errors import ConfigError
         ({"factor": 0}, "factor is 0. It must be above 0"),
         ({"factor": -0.5}, "factor is -0.5"),
         ({"factor": float("inf")}, "factor is inf"),
-        ({"steps": 4, "schedule": "linear", "eps": 1.0}, "eps is 1. It must be below 1"),
+        ({"steps": 4, "step_schedule": "linear", "eps": 1.0}, "eps is 1. It must be below 1"),
         ({"strategy": "best"}, "strategy is 'best'. It must be 'low_confidence' or"),
         ({"cache": "full"}, "cache is 'full'"),
-        ({"schedule": "cosine", "steps": 3}, "schedule is 'cosine'"),
+        ({"step_schedule": "cosine", "steps": 3}, "step_schedule is 'cosine'"),
         ({"steps": 4, "threshold": 0.5}, "threshold is 0.5 and steps is 4. Change one of them: give at most one of"),
         ({"threshold": 0.5, "factor": 1.0}, "factor is 1.0 and threshold is 0.5"),
         ({"steps": 4, "tokens_per_step": 2}, "tokens_per_step is 2 and steps is 4"),
         ({"threshold": 0.5, "strategy": "entropy"}, "threshold needs strategy low_confidence"),
         ({"factor": 0.5, "strategy": "random"}, "factor needs strategy low_confidence"),
-        ({"schedule": "linear"}, "schedule linear needs steps"),
-        ({"max_lookahead": 0, "strategy": "left_to_right"}, "max_lookahead is 0"),
+        ({"step_schedule": "linear"}, "step_schedule linear needs steps"),
+        ({"window": 0, "strategy": "left_to_right"}, "window is 0. It must be an integer or null"),
+        ({"window": 0, "strategy": "left_to_right"}, "of at least 1; null is all"),
         ({"kv_window": 0, "strategy": "left_to_right"}, "kv_window is 0"),
-        ({"max_lookahead": 4}, "strategy must be left_to_right"),
+        ({"window": 4}, "strategy must be left_to_right"),
         ({"kv_window": 4, "strategy": "left_to_right", "cache": "dual"}, "cache must be none"),
         ({"kv_window": 4, "strategy": "left_to_right", "steps": 3}, "steps must be None"),
-        ({"max_lookahead": 4, "strategy": "left_to_right", "block_length": 3}, "block_length must be None"),
+        ({"window": 4, "strategy": "left_to_right", "block_length": 3}, "block_length must be None"),
     ],
 )
 def test_settings_out_of_range_or_at_odds_are_refused(changes: dict[str, Any], message: str) -> None:
@@ -60,7 +61,7 @@ def test_settings_out_of_range_or_at_odds_are_refused(changes: dict[str, Any], m
 
 def test_bounds_that_are_allowed() -> None:
     assert Remasking(threshold=1.0).threshold == 1
-    assert Remasking(steps=1, schedule="linear", eps=0).eps == 0
+    assert Remasking(steps=1, step_schedule="linear", eps=0).eps == 0
     assert Remasking(steps=1, block_length=1, cache="dual").cache == "dual"
 
 
@@ -115,4 +116,4 @@ def test_how_many_follows_the_one_setting_given() -> None:
     assert how_many(Remasking(threshold=0.3), ranked, turn) == 3
     assert how_many(Remasking(factor=1.0), ranked, turn) == 2
     assert how_many(Remasking(steps=7), ranked, turn) == 3
-    assert how_many(Remasking(steps=7, schedule="linear"), ranked, turn) == 2
+    assert how_many(Remasking(steps=7, step_schedule="linear"), ranked, turn) == 2

@@ -12,7 +12,7 @@ from paceline.cache.store import SequenceCache
 from paceline.decode.canvas import Canvas
 from paceline.decode.noise import NoiseCache
 from paceline.decode.remasking import Remasking, Turn
-from paceline.decode.windows import candidates, freeze, keep, next_window, turn
+from paceline.decode.windows import candidates, freeze, in_sight, keep, next_rows, turn
 from paceline.request import Sampling
 
 
@@ -63,11 +63,11 @@ def passes(settings: Remasking, shift: int, suffix_tokens: int = 0) -> list[tupl
     """(first row, end of rows, rows cached) of every pass, two masks filled in each."""
     it, done = canvas(suffix_tokens=suffix_tokens), []
     while it.masked:
-        window = next_window(it, settings, shift)
-        done.append((window.start, window.stop, it.cache.length))
-        positions = candidates(it, window)[:2]
+        rows = next_rows(it, settings, shift)
+        done.append((rows[0], rows[-1] + 1, it.cache.length))
+        positions = candidates(it, settings)[:2]
         it.fix(positions, [5] * len(positions))
-        keep(it, settings, window, shift, positions)
+        keep(it, settings, len(rows), shift, positions)
     return done
 
 
@@ -97,27 +97,42 @@ def test_a_window_moves_with_the_first_mask() -> None:
     def of(**settings: Any) -> list[tuple[int, int, int]]:
         return passes(Remasking(strategy="left_to_right", tokens_per_step=2, **settings), 1)
 
-    assert of(max_lookahead=3) == [(0, 7, 0), (0, 9, 0), (0, 11, 0), (0, 11, 0)]
+    assert of(window=3) == [(0, 7, 0), (0, 9, 0), (0, 11, 0), (0, 11, 0)]
     assert of(kv_window=1) == [(0, 11, 0), (4, 11, 4), (6, 11, 6), (8, 11, 8)]
     assert of(kv_window=3) == [(0, 11, 0), (2, 11, 2), (4, 11, 4), (6, 11, 6)]
     assert of(kv_window=100) == [(0, 11, 0)] * 4
-    assert of(kv_window=2, max_lookahead=3) == [(0, 7, 0), (3, 9, 3), (5, 11, 5), (7, 11, 7)]
+    assert of(kv_window=2, window=3) == [(0, 7, 0), (3, 9, 3), (5, 11, 5), (7, 11, 7)]
 
 
 def test_masks_outside_the_block_or_out_of_sight_wait() -> None:
-    it = canvas()
-    assert candidates(it, next_window(it, Remasking(block_length=3), 0)) == [4, 5, 6]
-    window = next_window(canvas(), Remasking(strategy="left_to_right", max_lookahead=2), 0)
-    assert window == range(6)
+    it, settings = canvas(), Remasking(block_length=3)
+    next_rows(it, settings, 0)
+    assert candidates(it, settings) == [4, 5, 6]
+    it, settings = canvas(), Remasking(strategy="left_to_right", window=2)
+    assert next_rows(it, settings, 0) == [0, 1, 2, 3, 4, 5]
+    assert candidates(it, settings) == [4, 5]
+
+
+def test_what_stands_behind_the_hole_stays_in_sight_and_is_computed_in_every_pass() -> None:
+    """Prompt 0-3, hole 4-10, suffix 11 and 12."""
+    it, settings = canvas(suffix_tokens=2), Remasking(strategy="left_to_right", window=3, kv_window=2)
+    assert next_rows(it, settings, 0) == [0, 1, 2, 3, 4, 5, 6, 11, 12]
+    it.fix([4, 5], [5, 5])
+    keep(it, settings, 9, 0, [4, 5])
+    assert it.cache.length == 3
+    assert next_rows(it, settings, 0) == [3, 4, 5, 6, 7, 8, 11, 12]
+    assert in_sight(it, 5, None) == [5, 6, 7, 8, 9, 10, 11, 12]
+    assert in_sight(it, 5, 5) == in_sight(it, 5, 50) == in_sight(it, 5, None)
 
 
 def test_steps_are_shared_by_the_blocks_and_none_goes_without() -> None:
     def turns(steps: int) -> list[Turn]:
         it, settings, found = canvas(), Remasking(steps=steps, block_length=3), []
         while it.masked:
-            window = next_window(it, settings, 0)
+            next_rows(it, settings, 0)
             found.append(turn(it, settings))
-            it.fix(candidates(it, window), [5] * len(candidates(it, window)))
+            masks = candidates(it, settings)
+            it.fix(masks, [5] * len(masks))
         return found
 
     assert turns(7) == [Turn(0, 3, 3), Turn(0, 2, 3), Turn(0, 2, 1)]

@@ -14,10 +14,11 @@ from scripted import Watched, accepting, answer_all, answers_of, chain, copying,
 from tiny import tiny_spec, tiny_transformer
 from tiny_tokenizers import of_pieces
 
+from paceline.completion import Round
 from paceline.decode.dflash import DFlash
 from paceline.decode.sequence import Sequence as Decoded
 from paceline.engine.loop import Answer, Job, run
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 
 VOCAB = 64
 

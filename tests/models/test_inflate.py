@@ -8,10 +8,11 @@ import pytest
 import torch
 from tiny import run_flat, tiny_cache, tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 
+from paceline.completion import Round
 from paceline.decode.dflash import DFlash
 from paceline.decode.target import Target
 from paceline.models.inflate import inflate_drafter, inflate_transformer
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 
 TOKENS = [3, 1, 4, 1, 5, 9, 2, 6]
 

@@ -122,5 +122,13 @@ def test_tokenizers_are_compared_token_by_token(others: dict[str, int], named: s
         check_same_tokens({"a": 0, "b": 1, "c": 2}, others)
 
 
+def test_the_first_may_have_more_tokens_at_the_end_where_that_is_allowed() -> None:
+    """tokenizer-03: a diffusion model has its mask there, and its small verifier has none."""
+    check_same_tokens({"a": 0, "b": 1, "mask": 2}, {"a": 0, "b": 1}, more=True)
+    for others, named in (({"b": 0, "a": 1}, "id 0"), ({"a": 0, "b": 1, "mask": 2, "c": 3}, "id 3"), ({}, "id 0")):
+        with pytest.raises(VocabularyMismatch, match=f"3 and {len(others)} tokens.*{named}"):
+            check_same_tokens({"a": 0, "b": 1, "mask": 2}, others, more=True)
+
+
 def test_equal_tokenizers_in_another_order_pass() -> None:
     check_same_tokens({"a": 0, "b": 1}, {"b": 1, "a": 0})

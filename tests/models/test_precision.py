@@ -94,7 +94,7 @@ def test_mixed_is_nearer_to_exact_than_half(pair: tuple[Path, Path]) -> None:
         llm = LLM(pair[0], method="ar", precision=precision)
         sequence = llm.target.open(tokens.tolist(), Sampling(), 0, None)
         with torch.inference_mode():
-            found[precision] = llm.model.head(llm.target._forward([tokens.tolist()], [sequence]).hidden).float()
+            found[precision] = llm.model.head(llm.target.forward([tokens.tolist()], [sequence.cache]).hidden).float()
     mixed, half = ((found[each] - found["exact"]).square().mean().sqrt() for each in ("mixed", "half"))
     assert 0.0 < mixed < half < 0.2
 

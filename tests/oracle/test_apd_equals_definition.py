@@ -1,8 +1,9 @@
 """APD against its definition (arXiv 2506.00413), written down once more without the code under test.
 
 The oracle decodes one answer at a time, keeps the dLLM's keys and values by position and reads the verifier without a
-cache; ours decodes ragged batches with two caches. float64 and `==`: tokens, and what each step committed. All draws
-are seeded, so a failure is a difference, not chance.
+cache; ours decodes ragged batches with two caches. What stands behind a hole is seen by the dLLM, in its place, and by
+nobody else. float64 and `==`: tokens, and what each step committed. All draws are seeded, so a failure is a difference,
+not chance.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from torch import Tensor
 
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.apd import APD
-from paceline.decode.diffusion import MaskedDiffusion
+from paceline.decode.denoiser import Denoiser
 from paceline.decode.noise import gumbel
-from paceline.decode.remasking import Remasking
 from paceline.decode.target import Target
 from paceline.models.diffusion_spec import Diffusion as DiffusionSpec
 from paceline.models.transformer import Transformer
@@ -45,16 +45,19 @@ SETTINGS = [
 
 
 def defined(
-    dllm: Transformer, verifier: Transformer, settings: Adaptive, prompt: tuple[int, ...], sampling: Sampling, seed: int
+    dllm: Transformer, verifier: Transformer, settings: Adaptive, request: Request
 ) -> tuple[list[int], list[int]]:
     """The answer, and how many of its tokens each step committed."""
     assert dllm.spec.diffusion is not None
+    prompt, sampling, seed, suffix = request
     shift, length, start = dllm.spec.diffusion.logit_shift, len(prompt) + sampling.max_tokens, len(prompt)
-    tokens, rows, steps = [*prompt, *[MASK] * sampling.max_tokens], Rows(dllm, length), list[int]()
+    tokens, behind = [*prompt, *[MASK] * sampling.max_tokens, *suffix], range(length, length + len(suffix))
+    rows, steps = Rows(dllm, len(tokens)), list[int]()
     seen, before, ended = min(length, start + (settings.window or length)), 0, False
     while start < length and not ended:
         first = 0 if settings.kv_window is None or not steps else max(0, before - settings.kv_window + 1)
-        logits = rows.logits(tokens, range(first, seen), seen)[start - shift - first : seen - shift - first]
+        told = rows.logits(tokens, [*range(first, seen), *behind], [*range(seen), *behind])
+        logits = told[start - shift - first : seen - shift - first]
         proposed = drawn(logits, start, sampling, seed)
         if END in proposed:
             proposed = proposed[: proposed.index(END) + 1]
@@ -98,21 +101,23 @@ def visible(settings: Adaptive, masks: int, sure: float) -> int:
     return 4 + round((widest - 4) * sure) if adapts else widest
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize(("temperature", "suffix"), [(0.0, ()), (0.9, ()), (0.9, (9, 31, END, 4))])
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_a_ragged_batch_is_what_the_definition_says(settings: Adaptive, shift: int, temperature: float) -> None:
+def test_a_ragged_batch_is_what_the_definition_says(
+    settings: Adaptive, shift: int, temperature: float, suffix: tuple[int, ...]
+) -> None:
     spec = tiny_spec("qwen2", diffusion=DiffusionSpec(MASK, shift), eos_token_ids=(END,))
     dllm = tiny_transformer(spec)
     verifier = tiny_transformer(tiny_spec("qwen3", num_layers=1, vocab_size=62), seed=5)
-    apd = APD(MaskedDiffusion(dllm, USABLE, Remasking()), Target(verifier, USABLE), settings)
+    apd = APD(Denoiser(dllm, USABLE), Target(verifier, USABLE), settings, frozenset({END}))
     requests = [
-        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed)
+        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed, suffix[seed:])
         for seed, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True))
     ]
     batched = uncover(apd, requests, max_batch=3)
     for request, answer in zip(requests, batched, strict=True):
-        tokens, committed = defined(dllm, verifier, settings, *request[:3])
+        tokens, committed = defined(dllm, verifier, settings, request)
         assert answer.tokens == tokens
         assert answer.unmasked_per_step == committed
         assert (answer.finish_reason == "stop") == (tokens[-1] == END)

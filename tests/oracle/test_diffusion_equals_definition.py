@@ -19,6 +19,7 @@ from rows import Rows
 from tiny import tiny_spec, tiny_transformer
 from torch import Tensor
 
+from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.noise import gumbel
 from paceline.decode.remasking import Remasking
@@ -33,8 +34,8 @@ LENGTHS = (9, 6, 1, 12)
 SETTINGS = [
     Remasking(),
     Remasking(strategy="margin", steps=4),
-    Remasking(strategy="entropy", steps=5, schedule="linear"),
-    Remasking(strategy="random", steps=14, schedule="linear", eps=0.2),
+    Remasking(strategy="entropy", steps=5, step_schedule="linear"),
+    Remasking(strategy="random", steps=14, step_schedule="linear", eps=0.2),
     Remasking(strategy="random", tokens_per_step=3, block_length=5),
     Remasking(steps=7, block_length=4),
     Remasking(steps=2, block_length=3),
@@ -47,8 +48,8 @@ SETTINGS = [
     Remasking(steps=9, block_length=5, cache="dual"),
     Remasking(tokens_per_step=2, cache="dual"),
     Remasking(strategy="left_to_right", tokens_per_step=2),
-    Remasking(strategy="left_to_right", tokens_per_step=3, max_lookahead=4),
-    Remasking(strategy="left_to_right", tokens_per_step=4, max_lookahead=3, kv_window=1),
+    Remasking(strategy="left_to_right", tokens_per_step=3, window=4),
+    Remasking(strategy="left_to_right", tokens_per_step=4, window=3, kv_window=1),
     Remasking(strategy="left_to_right", tokens_per_step=2, kv_window=3),
 ]
 
@@ -68,17 +69,17 @@ def defined(model: Transformer, settings: Remasking, request: Request) -> tuple[
         steps = max(1, len(np.array_split(np.arange(settings.steps or 1), len(starts))[block]))
         left, done = list(range(start, stop)), 0
         while left:
-            computed, seen = range(length), length
+            computed, seen = [*range(length)], [*range(length)]
             if settings.cache != "none" and done:
-                computed = range(start - shift, stop if settings.cache == "dual" else length)
-            if settings.max_lookahead is not None:
-                computed = range(seen := min(length, left[0] + settings.max_lookahead))
+                computed = [*range(start - shift, stop if settings.cache == "dual" else length)]
+            if settings.window is not None:
+                computed = seen = [*range(min(end, left[0] + settings.window)), *range(end, length)]
             if settings.kv_window is not None and done:
-                computed = range(max(0, before - (settings.kv_window - 1)), seen)
+                computed = [position for position in seen if position > before - settings.kv_window]
             before = left[0]
             scores = rows.logits(tokens, computed, seen)
-            open_now = [position for position in left if position < computed.stop]
-            drawn = {p: propose(scores[p - shift - computed.start], p, settings, request) for p in open_now}
+            open_now = [position for position in left if position in computed]
+            drawn = {p: propose(scores[computed.index(p - shift)], p, settings, request) for p in open_now}
             order = sorted(open_now, key=lambda p: (-drawn[p][1], p))
             count = how_many(settings, [drawn[p][1] for p in order], done, steps, stop - start)
             for position in order[:count]:
@@ -115,7 +116,7 @@ def how_many(settings: Remasking, ranked: list[float], done: int, steps: int, bl
         return max(1, len(list(itertools.takewhile(bool, reached))))
     if settings.steps is None:
         return min(len(ranked), settings.tokens_per_step or 1)
-    if settings.schedule == "even":
+    if settings.step_schedule == "even":
         return len(np.array_split(np.arange(block_tokens), steps)[done])
     times = np.linspace(1, settings.eps, steps + 1)
     return len(ranked) if done == steps - 1 else int(len(ranked) * (1 - times[done + 1] / times[done]))
@@ -133,10 +134,9 @@ def test_a_ragged_batch_is_what_the_definition_says(
     settings: Remasking, shift: int, temperature: float, suffix: tuple[int, ...]
 ) -> None:
     model = model_with(shift)
-    decoder = MaskedDiffusion(model, USABLE, settings)
-    hidden = settings.max_lookahead is not None  # then there are no holes
+    decoder = MaskedDiffusion(Denoiser(model, USABLE), settings)
     requests = [
-        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed, () if hidden else suffix[seed:])
+        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed, suffix[seed:])
         for seed, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True))
     ]
     batched = uncover(decoder, requests, max_batch=3)

@@ -11,6 +11,7 @@ import torch
 from diffusing import Request, uncover
 from tiny import same_weights, tiny_spec, tiny_transformer
 
+from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.remasking import Remasking
 from paceline.errors import ConfigError
@@ -74,7 +75,7 @@ def test_it_learns_to_count(corpus: Path, tmp_path: Path) -> None:
     assert lines[-1]["heldout_runs"] < lines[74]["heldout_runs"] < 3
     assert lines[-1]["heldout_scattered"] < 1.5
     model.eval().requires_grad_(False)
-    decoder = MaskedDiffusion(model, VOCAB, Remasking("left_to_right"))
+    decoder = MaskedDiffusion(Denoiser(model, VOCAB), Remasking("left_to_right"))
     request = Request(tuple(range(10, 36)), Sampling(max_tokens=6), 0)
     assert uncover(decoder, [request])[0].tokens == [36, 37, 38, 39, 40, 41]
 

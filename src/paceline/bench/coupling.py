@@ -32,12 +32,13 @@ import torch
 from torch import Tensor
 
 from paceline.bench.forced import read_forced
+from paceline.completion import Round
 from paceline.decode.dflash import DFlash
 from paceline.decode.processors import process
 from paceline.decode.sampling import probabilities
 from paceline.decode.sequence import Sequence, flat
 from paceline.models.attention import Segment
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Float64

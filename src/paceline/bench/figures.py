@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
-from paceline.request import Round
+from paceline.completion import Round
 
 __all__ = [
     "DEFINITIONS",

@@ -1,7 +1,8 @@
 """How `--show-blocks` and the demo show rounds: which tokens were drafted and accepted, which are the target's own.
 
 On a colour terminal every round has one of two backgrounds, and the target's own token in it is underlined. Without
-colour, ⟦ ⟧ enclose what was drafted: `Once ⟦upon a time⟧ there ⟦was⟧ a`. Of a masked-diffusion answer, every token
+colour, ⟦ ⟧ enclose what was drafted: `Once ⟦upon a time⟧ there ⟦was⟧ a`. An APD step keeps its first token in any case:
+it is shown as the target's own is, and what the verifier let pass as drafted. Of a masked-diffusion answer, every token
 belongs to the pass that fixed it, which may be long before its text is final. Knows chunks, nothing of models.
 """
 
@@ -17,7 +18,7 @@ from rich.style import Style
 from rich.text import Text
 
 from paceline.cli.output import printable, write
-from paceline.request import Chunk
+from paceline.completion import Chunk
 from paceline.text import Detokenizer, Tokenizer
 
 __all__ = ["Blocks", "Part", "plain_marks", "show_answer", "show_blocks", "styled"]
@@ -62,16 +63,16 @@ class Blocks:
 
     def _owned(self, chunk: Chunk) -> list[tuple[int, bool]]:
         """Whose each token of `chunk` is: its round, and whether it was drafted or fixed there."""
-        drafted = 0
+        skipped = drafted = 0
         if chunk.round is not None:
             self.rounds += 1
-            drafted = chunk.round.accepted
+            skipped, drafted = chunk.round.unjudged, chunk.round.accepted
             self._fixed |= dict.fromkeys(chunk.round.positions, self.rounds)
         first, self._tokens = self._tokens, self._tokens + len(chunk.token_ids)
-        places = range(first, self._tokens)
+        kept = range(first + skipped, first + skipped + drafted)
         return [
-            (self._fixed[place], True) if place in self._fixed else (self.rounds, place < first + drafted)
-            for place in places
+            (self._fixed[place], True) if place in self._fixed else (self.rounds, place in kept)
+            for place in range(first, self._tokens)
         ]
 
     def _piece(self, token: int) -> str:

@@ -19,8 +19,9 @@ import typer
 from paceline.cli.flags import configured
 from paceline.cli.options import Decoding, Drawing, ShowBlocks
 from paceline.cli.output import say, say_error, write
+from paceline.completion import Chunk, Stats
 from paceline.errors import BadRequest, ConfigError, ContextOverflow
-from paceline.request import Chunk, Message, Sampling, Stats
+from paceline.request import Message, Sampling
 
 if TYPE_CHECKING:
     from paceline.llm import LLM
@@ -183,7 +184,7 @@ def _figures(talk: _Talk, taken: list[Chunk], seconds: float) -> str:
     parts = [f"{tokens} tokens", f"{stats.tokens_per_second:.1f} tokens/s"]
     if stats.method == "dflash":
         parts.append(f"acceptance length {stats.acceptance_length:.2f}")
-    elif stats.method == "diffusion":
+    elif stats.method in ("diffusion", "apd"):
         parts.append(f"{stats.tokens_per_forward:.2f} tokens per forward")
     if _stopped(taken):
         parts.append("stopped")

@@ -18,9 +18,10 @@ from rich.text import Text
 from paceline.cli.flags import configured
 from paceline.cli.options import MaxTokens, set_threads
 from paceline.cli.output import write
+from paceline.completion import Completion
 from paceline.errors import ConfigError
 from paceline.models.options import Drafter, Model, PrecisionSetting, Threads
-from paceline.request import Completion, Prompt, Sampling
+from paceline.request import Prompt, Sampling
 
 if TYPE_CHECKING:
     from paceline.llm import LLM

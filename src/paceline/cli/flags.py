@@ -75,8 +75,8 @@ def _declared(name: str, hint: Any, default: Any) -> Field:
 
 
 def _flag(field: Field) -> Parameter:
-    kind, metavar = _typed(field.kind)
     told = field.setting
+    kind, metavar = (str, f"INTEGER|{told.null_word}") if told.null_word else _typed(field.kind)
     option = typer.Option(*told.flags, help=told.help, min=told.least, max=told.most, metavar=metavar)
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])

@@ -15,8 +15,9 @@ import typer
 from paceline.cli.flags import configured
 from paceline.cli.options import Decoding, Drawing, ShowBlocks
 from paceline.cli.output import completion_json, say, stats_line, write
+from paceline.completion import Chunk, Completion
 from paceline.errors import BadRequest, ConfigError
-from paceline.request import Chunk, Completion, Infill, Prompt, Sampling
+from paceline.request import Infill, Prompt, Sampling
 
 if TYPE_CHECKING:
     from paceline.llm import LLM
@@ -34,7 +35,7 @@ def generate(
         Path | None, typer.Option(exists=True, dir_okay=False, readable=True, help="Read the prompt from a file.")
     ] = None,
     prompt_ids: Annotated[str | None, typer.Option(metavar="1,2,3", help="The prompt as token ids.")] = None,
-    prefix: Annotated[str | None, typer.Option(help="Fill a hole of --max-tokens behind this text; diffusion.")] = None,
+    prefix: Annotated[str | None, typer.Option(help="Fill a hole of --max-tokens behind this; diffusion, APD.")] = None,
     suffix: Annotated[str | None, typer.Option(help="The text behind the hole.")] = None,
     chat: Annotated[bool, typer.Option("--chat", help="The prompt is a user's message to a chat model.")] = False,
     decoding: Decoding,

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from paceline.decode.remasking import Remasking
+from paceline.decode.settings import EVERY_METHOD
 from paceline.errors import ConfigError
-from paceline.models.options import Device, Drafter, Method, Model, PrecisionSetting, Threads
+from paceline.models.options import Device, Drafter, Method, Model, PrecisionSetting, Threads, Verifier
 from paceline.request import Sampling
 from paceline.settings import Setting
 
@@ -30,10 +31,15 @@ class Decoding:
 
     model: Model = None
     drafter: Drafter = None
+    verifier: Verifier = None
     method: Annotated[
-        Method, Setting("auto is diffusion for Dream and LLaDA, dflash where there is a drafter, else ar: plain.")
+        Method,
+        Setting(
+            "auto is apd where there is a verifier, dflash where there is a drafter, diffusion for other diffusion "
+            "language models, else ar: plain."
+        ),
     ] = "auto"
-    remasking: Remasking = Remasking()  # noqa: RUF009  (frozen)
+    settings: Annotated[Mapping[str, Any], EVERY_METHOD] = field(default_factory=dict)
     block_size: Annotated[int | None, Setting("Rows of a block, 1 to 64; the drafter's own if left out.")] = None
     precision: PrecisionSetting = "exact"
     device: Device = "auto"
@@ -48,8 +54,8 @@ class Decoding:
         from paceline.llm import LLM
 
         set_threads(self.threads)
-        given = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "threads"}
-        return LLM(**given | {"remasking": None if self.remasking == Remasking() else self.remasking})
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("threads", "settings")}
+        return LLM(**own, **self.settings)
 
 
 @dataclass(frozen=True, slots=True)

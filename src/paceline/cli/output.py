@@ -1,6 +1,6 @@
 """What commands write: text to stdout, everything about it to stderr.
 
-Knows the terminal and the records of `request`, nothing of models.
+Knows the terminal and the records of `completion`, nothing of models.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from paceline.request import Completion, Stats
+from paceline.completion import Completion, Stats
 
 __all__ = ["completion_json", "printable", "resumable", "say", "say_error", "say_warning", "stats_line", "write"]
 
@@ -61,12 +61,15 @@ def resumable() -> Iterator[None]:
 def stats_line(stats: Stats, finish_reason: str, seed: int) -> str:
     """What `--stats` shows."""
     other = max(0.0, stats.total_seconds - stats.draft_seconds - stats.verify_seconds)
-    if stats.method == "diffusion":
+    done = f"acceptance length {stats.acceptance_length:.2f} over {stats.rounds} rounds"
+    spent = f"draft {stats.draft_seconds:.2f} s, verify {stats.verify_seconds:.2f} s"
+    if stats.method in ("diffusion", "apd"):
         done = f"{stats.tokens_per_forward:.2f} tokens per forward over {stats.forward_passes} passes"
+    if stats.method == "diffusion":
         spent = f"passes {stats.draft_seconds:.2f} s"
-    else:
-        done = f"acceptance length {stats.acceptance_length:.2f} over {stats.rounds} rounds"
-        spent = f"draft {stats.draft_seconds:.2f} s, verify {stats.verify_seconds:.2f} s"
+    if stats.method == "apd":
+        done += f", accepted {stats.accepted_tokens} of {stats.checked_tokens} checked"
+        done += f", {stats.prefix_hit_rate:.0%} of the prefix reused"
     return (
         f"{stats.method}: {stats.completion_tokens} tokens in {stats.total_seconds:.2f} s, "
         f"{stats.tokens_per_second:.1f} tokens/s | {done} | {spent}, other {other:.2f} s | "
@@ -88,6 +91,7 @@ def completion_json(completion: Completion) -> str:
             "forward_passes": figures.forward_passes,
             "tokens_per_forward": figures.tokens_per_forward,
             "tokens_per_second": figures.tokens_per_second,
+            "prefix_hit_rate": figures.prefix_hit_rate,
         },
         "seed": completion.seed,
         "rounds": [asdict(round) for round in completion.rounds],

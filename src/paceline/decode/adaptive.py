@@ -16,11 +16,30 @@ from typing import Annotated, Literal
 
 from paceline.settings import Setting, check_kinds, check_ranges
 
-__all__ = ["Adaptive", "dllm_weight", "next_window"]
+__all__ = ["Adaptive", "KvWindow", "Window", "dllm_weight", "next_window"]
 
 _NARROWEST = 4
 
 Schedule = Literal["fixed", "adaptive"]
+
+Window = Annotated[
+    int | None,
+    Setting(
+        "APD, diffusion: masks that the model sees at most; 32 with apd, else all.",
+        least=1,
+        null_word="all",
+        alias="window_size",
+    ),
+]
+KvWindow = Annotated[
+    int | None,
+    Setting(
+        "APD, diffusion: recompute the last pass's tokens and so many before, less one; 16 with apd, else all.",
+        least=1,
+        null_word="all",
+    ),
+]
+"""Shared with the left-to-right decoding of masked diffusion; None is all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +53,19 @@ class Adaptive:
     alpha: Annotated[
         float,
         Setting(
-            "The diffusion model's weight: 1 keeps all it proposes, 0 all that the verifier would say.", least=0, most=1
+            "APD: the diffusion model's weight; 1 keeps all it proposes, 0 what the verifier would say too; 0.7.",
+            least=0,
+            most=1,
         ),
     ] = 0.7
     tau: Annotated[
-        float, Setting("How much a sure verifier adds to that weight, where the schedule is adaptive.", least=0, most=1)
+        float, Setting("APD: how much a sure verifier adds to that weight, if it adapts; 0.5.", least=0, most=1)
     ] = 0.5
-    schedule: Annotated[Schedule, Setting("Whether weight and window follow the verifier's confidence.")] = "adaptive"
-    window: Annotated[int | None, Setting("Masks that the diffusion model sees at most; all if null.", least=1)] = 32
-    kv_window: Annotated[
-        int | None,
-        Setting("Recompute the tokens of the last step and so many before them, less one; all if null.", least=1),
-    ] = 16
+    schedule: Annotated[
+        Schedule, Setting("APD: whether weight and window follow the verifier's confidence; adaptive.")
+    ] = "adaptive"
+    window: Window = 32
+    kv_window: KvWindow = 16
 
     def __post_init__(self) -> None:
         check_kinds(self)

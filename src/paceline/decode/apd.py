@@ -5,56 +5,70 @@
     agree     the first token always; of the next ones as many as the product of both models would draw too
     commit    these are fixed for good; both models keep keys and values of the committed prefix
 
-Both draws use the noise of their position, so the text is a function of its own request: of its seed and settings, the
-two models' probabilities, and nothing else. (The authors' code draws without noise where it verifies.)
+A hole is filled in the same way: the dLLM sees both of its sides, the verifier what stands left of the draft. Both draw
+with the noise of their position, so the text is a function of its own request: of its seed and settings, the two
+models' probabilities, and nothing else. (The authors' code draws without noise where it verifies.)
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from paceline.cache.store import SequenceCache
+from paceline.completion import Round
 from paceline.decode.adaptive import Adaptive, dllm_weight, next_window
 from paceline.decode.agree import equal_prefix, product
 from paceline.decode.canvas import Canvas
 from paceline.decode.confidence import confidence
-from paceline.decode.diffusion import MaskedDiffusion
+from paceline.decode.denoiser import Denoiser
 from paceline.decode.processors import process
 from paceline.decode.sampling import choose
 from paceline.decode.target import Target
-from paceline.request import Round, Sampling
+from paceline.decode.windows import in_sight, slide
+from paceline.errors import BadRequest, ContextOverflow
+from paceline.request import Sampling
 
 __all__ = ["APD"]
 
 
 @dataclass(frozen=True, slots=True)
 class APD:
-    """A diffusion model, the small autoregressive model that checks it, and how far it is trusted."""
+    """A diffusion model, the small autoregressive model that checks it, and how far it is trusted.
 
-    dllm: MaskedDiffusion
+    Attributes:
+        end_token_ids: what ends an answer, besides the stop tokens of its request.
+    """
+
+    dllm: Denoiser
     verifier: Target
     settings: Adaptive
+    end_token_ids: frozenset[int]
     name = "apd"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
-        """Refuse what cannot be decoded; see `MaskedDiffusion.check` and `Target.check`, which refuses holes."""
-        self.dllm.check(prompt, sampling)
-        self.verifier.check(prompt, sampling, suffix)
+        """Refuse what cannot be decoded; see `Denoiser.check` and `Target.check`: the verifier reads what stands left.
+
+        Raises:
+            BadRequest: a hole with nothing before it. ContextOverflow: one that ends behind the verifier's context.
+        """
+        self.dllm.check(prompt, sampling, suffix)
+        if suffix:
+            self._check_hole(prompt, sampling)
+        self.verifier.check(prompt, sampling)
 
     def open(self, prompt: Many[int], sampling: Sampling, seed: int, suffix: Many[int] = ()) -> Canvas:
-        """An answer of masks with room for the verifier's keys and values, for a request that `check` let pass."""
-        assert not suffix, "`check` refuses holes"
-        canvas = self.dllm.open(prompt, sampling, seed)
+        """An answer of masks that fits both contexts, for a request that `check` let pass."""
         spec, model = self.verifier.model.spec, self.verifier.model
-        shape = (spec.num_layers, spec.num_kv_heads, spec.head_dim, len(canvas.tokens))
+        room = min(sampling.max_tokens, spec.context_tokens - len(prompt))
+        canvas = self.dllm.open(prompt, replace(sampling, max_tokens=room), seed, suffix)
+        shape = (spec.num_layers, spec.num_kv_heads, spec.head_dim, canvas.hole.stop)
         canvas.verifier_cache = SequenceCache(*shape, model.dtype, self.verifier.device)
-        canvas.open_block(canvas.hole)
         canvas.visible = next_window(self.settings, len(canvas.masked), 1.0)
         return canvas
 
@@ -66,29 +80,20 @@ class APD:
     def step(self, canvases: Many[Canvas]) -> list[Round]:
         """One pass of each model over answers that have masks: what was committed to each."""
         started = time.perf_counter()
+        rows = [self.rows(canvas) for canvas in canvases]
         masks = [canvas.masked[: canvas.visible] for canvas in canvases]
-        windows = [self.window(canvas) for canvas in canvases]
-        marginals = self.dllm.scores(canvases, windows, masks)
-        drafts = [
-            self._up_to_end(canvas, choose(scores, canvas.sampling, canvas.noise, own).tolist())
-            for canvas, own, scores in zip(canvases, masks, marginals, strict=True)
-        ]
+        marginals = self.dllm.scores(canvases, rows, masks)
+        drafts = [self._draft(*each) for each in zip(canvases, masks, marginals, strict=True)]
         proposed = time.perf_counter()
         joints = self.read(canvases, drafts)
-        agreed = [
-            self._commit(canvas, window, draft, marginal[: len(draft)], joint)
-            for canvas, window, draft, marginal, joint in zip(canvases, windows, drafts, marginals, joints, strict=True)
-        ]
+        rounds = [self._agree(*each) for each in zip(canvases, rows, drafts, marginals, joints, strict=True)]
         draft_seconds = (proposed - started) / len(canvases)
         verify_seconds = (time.perf_counter() - proposed) / len(canvases)
-        return [
-            Round(tuple(draft), reference, run, len(run), draft_seconds, verify_seconds)
-            for draft, (reference, run) in zip(drafts, agreed, strict=True)
-        ]
+        return [replace(round, draft_seconds=draft_seconds, verify_seconds=verify_seconds) for round in rounds]
 
-    def window(self, canvas: Canvas) -> range:
-        """What the dLLM computes: the masks it sees, and the tokens before them whose keys and values are not kept."""
-        return range(0 if self.settings.kv_window is None else canvas.cache.length, canvas.settled + canvas.visible)
+    def rows(self, canvas: Canvas) -> list[int]:
+        """What the dLLM computes: tokens whose keys and values are not kept, the masks it sees, and the suffix."""
+        return in_sight(canvas, 0 if self.settings.kv_window is None else canvas.cache.length, canvas.visible)
 
     def read(self, canvases: Many[Canvas], drafts: Many[list[int]]) -> list[Tensor]:
         """The verifier's scores [drafts, vocab of the dLLM] for each draft, given what stands before it."""
@@ -109,32 +114,36 @@ class APD:
             for own, canvas, draft in zip(torch.split(logits, counts), canvases, drafts, strict=True)
         ]
 
-    def _commit(
-        self, canvas: Canvas, window: range, draft: list[int], marginal: Tensor, joint: Tensor
-    ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Fix the part of the draft on which both agree, and keep the keys and values that stay right.
-
-        Returns:
-            What both would draw, and what was fixed.
-        """
-        sure = float(confidence(joint, torch.tensor(draft, device=joint.device), "low_confidence").mean())
-        scores = product(marginal, joint, dllm_weight(self.settings, sure))
-        places = range(canvas.settled, canvas.settled + len(draft))
-        reference = choose(scores, canvas.sampling, canvas.noise, places).tolist()
-        count = 1 + equal_prefix(draft[1:], reference[1:])
-        if self.settings.kv_window is not None:
-            canvas.cache.advance(len(window))
-            canvas.cache.truncate(max(0, canvas.settled - (self.settings.kv_window - 1)))
-        run = canvas.fix(places[:count], draft[:count])
-        _verifier_cache(canvas).truncate(canvas.settled - 1)
-        canvas.visible = next_window(self.settings, len(canvas.masked), sure)
-        return tuple(reference), run
-
-    def _up_to_end(self, canvas: Canvas, draft: list[int]) -> list[int]:
-        """A draft without what stands behind its first end token, which nobody would read."""
-        end_ids = {*self.dllm.model.spec.eos_token_ids, *canvas.sampling.stop_token_ids}
+    def _draft(self, canvas: Canvas, masks: list[int], marginal: Tensor) -> list[int]:
+        """The dLLM's tokens for `masks`, without what stands behind an end token, which nobody would read."""
+        draft: list[int] = choose(marginal, canvas.sampling, canvas.noise, masks).tolist()
+        end_ids = self.end_token_ids.union(canvas.sampling.stop_token_ids)
         ends = [index for index, token in enumerate(draft) if token in end_ids]
         return draft[: ends[0] + 1] if ends else draft
+
+    def _agree(self, canvas: Canvas, rows: list[int], draft: list[int], marginal: Tensor, joint: Tensor) -> Round:
+        """Fix the part of the draft on which both agree, and keep the keys and values that stay right."""
+        prefix, reused = canvas.settled, canvas.reused_by(rows)
+        sure = float(confidence(joint, torch.tensor(draft, device=joint.device), "low_confidence").mean())
+        scores = product(marginal[: len(draft)], joint, dllm_weight(self.settings, sure))
+        places = range(prefix, prefix + len(draft))
+        reference = choose(scores, canvas.sampling, canvas.noise, places).tolist()[1:]
+        accepted = equal_prefix(draft[1:], reference)
+        if self.settings.kv_window is not None:
+            slide(canvas.cache, len(rows), prefix, self.settings.kv_window)
+        run = canvas.fix(places[: 1 + accepted], draft[: 1 + accepted])
+        _verifier_cache(canvas).truncate(canvas.settled - 1)
+        canvas.visible = next_window(self.settings, len(canvas.masked), sure)
+        return Round(tuple(draft), tuple(reference), run, accepted, 0.0, 0.0, (), prefix, reused)
+
+    def _check_hole(self, prompt: Many[int], sampling: Sampling) -> None:
+        """Refuse a hole that the verifier cannot read along."""
+        if not prompt:
+            remedy = "The verifier predicts a token from those before it: give a prefix."
+            raise BadRequest("Nothing stands before the hole.", remedy=remedy, param="prefix")
+        context_tokens = self.verifier.model.spec.context_tokens
+        if len(prompt) + sampling.max_tokens > context_tokens:
+            raise ContextOverflow(len(prompt) + sampling.max_tokens, context_tokens, "Prefix and hole have")
 
 
 def _aligned(logits: Tensor, vocab_size: int) -> Tensor:

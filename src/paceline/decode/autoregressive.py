@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import torch
 
+from paceline.completion import Round
 from paceline.decode.sequence import Sequence
 from paceline.decode.target import Target
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 
 __all__ = ["Autoregressive"]
 

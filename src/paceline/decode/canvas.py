@@ -7,6 +7,7 @@ an answer ends.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
 
@@ -60,6 +61,10 @@ class Canvas:
     def remaining_tokens(self) -> int:
         """How many tokens of the answer may still settle."""
         return self.hole.stop - self.settled
+
+    def reused_by(self, rows: Many[int]) -> int:
+        """How many tokens before the first mask a pass over `rows` (ascending positions) takes from the cache."""
+        return self.settled - bisect_left(rows, self.settled)
 
     def open_block(self, block: range) -> None:
         """Go on with the masks of `block`, which holds the first one."""

@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
+from paceline.completion import Round
 from paceline.decode.agree import longest_prefix
 from paceline.decode.sequence import Sequence, flat
 from paceline.decode.target import Reading, Target
 from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
-from paceline.request import Round, Sampling
+from paceline.request import Sampling
 
 __all__ = ["DFlash"]
 

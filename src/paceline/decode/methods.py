@@ -1,14 +1,17 @@
 """Which method decodes a model, and whether what was asked for fits together.
 
 A new method gets its rules in `choose_method` and its parts in `decoder_of`. Knows nothing of folders, tokenizers or
-answers.
+answers; the settings that only one method has are in `settings`.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple, get_args
 
+from paceline.decode.adaptive import Adaptive
+from paceline.decode.apd import APD
 from paceline.decode.autoregressive import Autoregressive
+from paceline.decode.denoiser import Denoiser
 from paceline.decode.dflash import DFlash
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.remasking import Remasking
@@ -18,9 +21,9 @@ from paceline.models.drafter import Drafter
 from paceline.models.options import Method
 from paceline.models.transformer import Transformer
 
-__all__ = ["Asked", "Chosen", "choose_method", "decoder_of", "target_of"]
+__all__ = ["Asked", "Chosen", "Parts", "choose_method", "decoder_of", "target_of"]
 
-Chosen = Literal["ar", "dflash", "diffusion"]
+Chosen = Literal["ar", "dflash", "diffusion", "apd"]
 
 
 class Asked(NamedTuple):
@@ -30,34 +33,51 @@ class Asked(NamedTuple):
     drafter: object = None
     verifier: object = None
     block_size: int | None = None
-    remasking: Remasking | None = None
+
+
+class Parts(NamedTuple):
+    """What a decoder is made of.
+
+    Attributes:
+        partner: the drafter of DFlash, the verifier of APD.
+        usable_tokens: ids from here on are never drawn.
+        end_token_ids: what ends an answer.
+        settings: of the method, as `settings_of` gives them.
+        block_size: rows of DFlash's block; None is the drafter's own.
+    """
+
+    model: Transformer
+    partner: Drafter | Transformer | None
+    usable_tokens: int
+    end_token_ids: frozenset[int] = frozenset()
+    settings: Remasking | Adaptive | None = None
+    block_size: int | None = None
 
 
 def choose_method(asked: Asked, diffuses: bool) -> Chosen:
     """The method for a model that is a diffusion language model, or an autoregressive one.
 
     Raises:
-        ConfigError: another method, or a setting that is of no use with the one for this model.
+        ConfigError: another method, or a partner or block size that is of no use with the one for this model.
     """
     if asked.method not in get_args(Method):
         raise ConfigError(f"method is {asked.method!r:.80}.", remedy=f"There are: {', '.join(get_args(Method))}.")
-    if asked.verifier is not None:
-        raise ConfigError("verifier is set, and no method of this version uses one.", remedy="Leave it out.")
-    if asked.remasking is not None and not isinstance(asked.remasking, Remasking):
-        raise ConfigError(f"remasking is {asked.remasking!r:.80}.", remedy="Use Remasking(...).", param="remasking")
     return _for_diffusion(asked) if diffuses else _for_target(asked)
 
 
-def decoder_of(
-    method: Chosen, model: Transformer, drafter: Drafter | None, usable_tokens: int, asked: Asked
-) -> Autoregressive | DFlash | MaskedDiffusion:
-    """The decoder; `drafter` is there for DFlash only."""
+def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | MaskedDiffusion | APD:
+    """The decoder, of parts that fit the method."""
+    model, partner, usable_tokens, end_token_ids, settings, block_size = parts
     if method == "diffusion":
-        return MaskedDiffusion(model, usable_tokens, asked.remasking or Remasking())
-    target = target_of(model, drafter, usable_tokens)
-    if drafter is None:
-        return Autoregressive(target)
-    return DFlash(target, drafter, asked.block_size or drafter.spec.block_size)
+        assert isinstance(settings, Remasking)
+        return MaskedDiffusion(Denoiser(model, usable_tokens), settings)
+    if method == "apd":
+        assert isinstance(settings, Adaptive)
+        assert isinstance(partner, Transformer)
+        return APD(Denoiser(model, usable_tokens), Target(partner, usable_tokens), settings, end_token_ids)
+    if isinstance(partner, Drafter):
+        return DFlash(target_of(model, partner, usable_tokens), partner, block_size or partner.spec.block_size)
+    return Autoregressive(target_of(model, None, usable_tokens))
 
 
 def target_of(model: Transformer, drafter: Drafter | None, usable_tokens: int) -> Target:
@@ -65,28 +85,32 @@ def target_of(model: Transformer, drafter: Drafter | None, usable_tokens: int) -
     return Target(model, usable_tokens, () if drafter is None else drafter.spec.target_layer_ids)
 
 
-def _for_diffusion(asked: Asked) -> Chosen:
-    if asked.method not in ("auto", "diffusion"):
+def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:
+    if asked.method not in ("auto", "diffusion", "apd"):
         told = f"method is {asked.method!r}, and the model is a diffusion language model: it has no next token."
-        raise ConfigError(told, remedy="Use diffusion or auto, or give an autoregressive model.", param="method")
+        raise ConfigError(told, remedy="Use diffusion, apd or auto, or give an autoregressive model.", param="method")
     if asked.drafter is not None:
         told = f"drafter is {str(asked.drafter)!r:.80}, and a diffusion language model needs none."
         raise ConfigError(told, remedy="Leave it out, or give an autoregressive model.", param="drafter")
     if asked.block_size is not None:
         told = f"block_size is {asked.block_size}, which is of DFlash, and the model is a diffusion language model."
         raise ConfigError(told, remedy="Its blocks are block_length tokens long.", param="block_size")
-    return "diffusion"
+    if asked.method == "apd" and asked.verifier is None:
+        remedy = "Name a small autoregressive model of the same tokenizer: verifier=…, --verifier …"
+        raise ConfigError("method is 'apd', but there is no verifier.", remedy=remedy, param="verifier")
+    if asked.method == "diffusion" and asked.verifier is not None:
+        told = f"verifier is {str(asked.verifier)!r:.80}, and the method is 'diffusion', which uses none."
+        raise ConfigError(told, remedy="Leave it out, or use apd.", param="verifier")
+    return "diffusion" if asked.verifier is None else "apd"
 
 
-def _for_target(asked: Asked) -> Chosen:
-    if asked.method == "diffusion":
-        told = "method is 'diffusion', and the model is autoregressive: it has no mask token."
+def _for_target(asked: Asked) -> Literal["ar", "dflash"]:
+    if asked.method in ("diffusion", "apd"):
+        told = f"method is {asked.method!r}, and the model is autoregressive: it has no mask token."
         raise ConfigError(told, remedy="Give Dream or LLaDA, or use auto.", param="method")
-    if asked.remasking is not None:
-        plain = Remasking()
-        changed = [name for name in Remasking.__slots__ if getattr(asked.remasking, name) != getattr(plain, name)]
-        told = f"{' and '.join(changed) or 'remasking'} is set for masked diffusion, and the model is autoregressive."
-        raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA.", param="remasking")
+    if asked.verifier is not None:
+        told = f"verifier is {str(asked.verifier)!r:.80}, and the model is autoregressive: APD needs a diffusion model."
+        raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA as the model.", param="verifier")
     if asked.method == "dflash" and asked.drafter is None:
         raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
     return "ar" if asked.method == "ar" or asked.drafter is None else "dflash"

@@ -3,9 +3,9 @@
     published as                              settings
     LLaDA (2502.09992)             strategy low_confidence or random, steps, block_length
     Fast-dLLM (2505.22618)         strategy low_confidence, threshold or factor, block_length, cache
-    Dream (2508.15487)             schedule linear, steps; maskgit_plus is strategy low_confidence, topk_margin is
+    Dream (2508.15487)             step_schedule linear, steps; maskgit_plus is strategy low_confidence, topk_margin is
                                    margin, entropy is entropy, origin is random
-    APD alone (2506.00413)         strategy left_to_right, tokens_per_step, max_lookahead, kv_window
+    APD alone (2506.00413)         strategy left_to_right, tokens_per_step, window, kv_window
 
 Pure functions on numbers; imports no torch. Knows nothing of models, caches or how tokens are drawn.
 """
@@ -15,12 +15,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
+from paceline.decode.adaptive import KvWindow, Window
 from paceline.errors import ConfigError
 from paceline.settings import Setting, check_kinds, check_ranges
 
 __all__ = [
     "Freeze",
     "Remasking",
+    "StepSchedule",
     "Strategy",
     "Turn",
     "above_threshold",
@@ -31,7 +33,7 @@ __all__ = [
 ]
 
 Strategy = Literal["low_confidence", "margin", "entropy", "random", "left_to_right"]
-Schedule = Literal["even", "linear"]
+StepSchedule = Literal["even", "linear"]
 Freeze = Literal["none", "prefix", "dual"]
 
 _COUNTS = ("steps", "threshold", "factor", "tokens_per_step")
@@ -45,9 +47,9 @@ class Remasking:
         ConfigError: a value out of range, or two settings that exclude each other; names them and what is allowed.
     """
 
-    strategy: Annotated[
-        Strategy, Setting("Diffusion: which tokens are fixed first; low_confidence remasks the least probable.")
-    ] = "low_confidence"
+    strategy: Annotated[Strategy, Setting("Diffusion: which tokens are fixed first; low_confidence if left out.")] = (
+        "low_confidence"
+    )
     steps: Annotated[
         int | None, Setting("Diffusion: passes of the whole answer, shared evenly by its blocks.", least=1)
     ] = None
@@ -58,21 +60,19 @@ class Remasking:
         float | None,
         Setting("Diffusion: fix n tokens while the n-th has a probability of 1 - factor / (n + 1).", least=0),
     ] = None
-    tokens_per_step: Annotated[int | None, Setting("Diffusion: fix so many tokens in every pass.", least=1)] = None
-    schedule: Annotated[
-        Schedule, Setting("Diffusion: how a block's steps share its tokens: evenly, or as Dream does.")
+    tokens_per_step: Annotated[int | None, Setting("Diffusion: fix so many tokens in every pass; 1.", least=1)] = None
+    step_schedule: Annotated[
+        StepSchedule, Setting("Diffusion: how a block's steps share its tokens: even, or linear, as in Dream; even.")
     ] = "even"
-    eps: Annotated[float, Setting("Diffusion: where Dream's schedule ends, in [0, 1).", least=0, most=1)] = 1e-3
+    eps: Annotated[float, Setting("Diffusion: where Dream's schedule ends, in [0, 1); 0.001.", least=0, most=1)] = 1e-3
     block_length: Annotated[
         int | None, Setting("Diffusion: fill the answer block by block, each so many tokens long.", least=1)
     ] = None
     cache: Annotated[
-        Freeze, Setting("Diffusion: keys and values that a block's first pass freezes: before it, or around it.")
+        Freeze, Setting("Diffusion: keys and values that a block's first pass freezes: before it, or around it; none.")
     ] = "none"
-    max_lookahead: Annotated[int | None, Setting("Diffusion: masks that the model sees at most.", least=1)] = None
-    kv_window: Annotated[
-        int | None, Setting("Diffusion: recompute so many tokens before those of the last pass, less one.", least=1)
-    ] = None
+    window: Window = None
+    kv_window: KvWindow = None
 
     def __post_init__(self) -> None:
         check_kinds(self)
@@ -101,7 +101,7 @@ def how_many(settings: Remasking, ranked: list[float], turn: Turn) -> int:
         return within_factor(ranked, settings.factor)
     if settings.steps is None:
         return min(settings.tokens_per_step or 1, len(ranked))
-    if settings.schedule == "linear":
+    if settings.step_schedule == "linear":
         return linear_share(len(ranked), turn.steps, turn.passes, settings.eps)
     return even_share(turn.tokens, turn.steps, turn.passes)
 
@@ -151,9 +151,9 @@ def _check_companions(settings: Remasking) -> None:
         _refuse(settings, given[1], "give at most one of " + ", ".join(_COUNTS), beside=given[0])
     if given and given[0] in ("threshold", "factor") and settings.strategy != "low_confidence":
         _refuse(settings, given[0], f"{given[0]} needs strategy low_confidence", beside="strategy")
-    if settings.schedule == "linear" and settings.steps is None:
-        _refuse(settings, "schedule", "schedule linear needs steps", beside="steps")
-    for name in ("max_lookahead", "kv_window"):
+    if settings.step_schedule == "linear" and settings.steps is None:
+        _refuse(settings, "step_schedule", "step_schedule linear needs steps", beside="steps")
+    for name in ("window", "kv_window"):
         if getattr(settings, name) is not None:
             _check_window(settings, name)
 

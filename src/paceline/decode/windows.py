@@ -7,7 +7,9 @@
 
 Fast-dLLM's caches (arXiv 2505.22618). Where row i - shift predicts position i, `shift` rows before the block are
 computed too. `kv_window` is APD's (arXiv 2506.00413): a pass computes the tokens that the last one fixed,
-kv_window - 1 before them, and everything after. Knows nothing of models and scores.
+kv_window - 1 before them, and everything after. With `window` a pass sees so many masks: later ones are left out of it,
+and what stands behind the hole is not; as its keys and values depend on the hole, no pass takes them from another one.
+Knows nothing of models and scores.
 """
 
 from __future__ import annotations
@@ -18,31 +20,47 @@ from paceline.cache.store import SequenceCache
 from paceline.decode.canvas import Canvas
 from paceline.decode.remasking import Freeze, Remasking, Turn, even_share
 
-__all__ = ["candidates", "freeze", "keep", "next_window", "turn"]
+__all__ = ["candidates", "freeze", "in_sight", "keep", "next_rows", "slide", "turn"]
 
 
-def next_window(canvas: Canvas, settings: Remasking, shift: int) -> range:
-    """The positions of the next pass; opens the next block where one is full."""
+def next_rows(canvas: Canvas, settings: Remasking, shift: int) -> Many[int]:
+    """The positions that the next pass computes, ascending; opens the next block where one is full."""
     if canvas.settled not in canvas.block:
         canvas.open_block(_block_at_first_mask(canvas, settings.block_length))
         canvas.cache.truncate(0)
-    length = len(canvas.tokens)
-    if settings.max_lookahead is not None:
-        length = min(length, canvas.settled + settings.max_lookahead)
-    if settings.kv_window is not None:
-        return range(canvas.cache.length, length)
+    if settings.window is not None or settings.kv_window is not None:
+        return in_sight(canvas, canvas.cache.length, settings.window)
     if settings.cache == "none" or canvas.block_passes == 0:
-        return range(length)
-    return range(canvas.block.start - shift, canvas.block.stop if settings.cache == "dual" else length)
+        return range(len(canvas.tokens))
+    return range(canvas.block.start - shift, canvas.block.stop if settings.cache == "dual" else len(canvas.tokens))
 
 
-def keep(canvas: Canvas, settings: Remasking, window: range, shift: int, fixed: Many[int]) -> None:
-    """After a pass over `window` that `fixed` some: leave in the cache what the next pass does not compute."""
+def in_sight(canvas: Canvas, start: int, masks: int | None) -> list[int]:
+    """The positions from `start` on, without the masks behind the first so many; None is all.
+
+    For answers that are filled from left to right: no token is fixed behind a mask.
+    """
+    stop = canvas.hole.stop if masks is None else min(canvas.hole.stop, canvas.settled + masks)
+    return [*range(start, stop), *range(canvas.hole.stop, len(canvas.tokens))]
+
+
+def candidates(canvas: Canvas, settings: Remasking) -> list[int]:
+    """The masks that the next pass may fill."""
+    return [position for position in canvas.masked if position in canvas.block][: settings.window]
+
+
+def keep(canvas: Canvas, settings: Remasking, rows: int, shift: int, fixed: Many[int]) -> None:
+    """After a pass over so many rows that `fixed` some: leave in the cache what the next pass does not compute."""
     if settings.kv_window is not None:
-        canvas.cache.advance(len(window))
-        canvas.cache.truncate(max(0, fixed[0] - (settings.kv_window - 1)))
+        slide(canvas.cache, rows, fixed[0], settings.kv_window)
     elif canvas.block_passes == 1 and canvas.settled in canvas.block:
-        freeze(canvas.cache, settings.cache, range(canvas.block.start - shift, canvas.block.stop), window.stop)
+        freeze(canvas.cache, settings.cache, range(canvas.block.start - shift, canvas.block.stop), len(canvas.tokens))
+
+
+def slide(cache: SequenceCache, rows: int, first_fixed: int, kv_window: int) -> None:
+    """Of a pass over `rows` rows, keep those before the first position it fixed, but for the last kv_window - 1."""
+    cache.advance(rows)
+    cache.truncate(max(0, first_fixed - (kv_window - 1)))
 
 
 def freeze(cache: SequenceCache, kind: Freeze, block: range, length: int) -> None:
@@ -54,11 +72,6 @@ def freeze(cache: SequenceCache, kind: Freeze, block: range, length: int) -> Non
         cache.advance(block.start)
     elif kind == "dual":
         cache.compact(block.start, list(range(len(block), length - block.start)))
-
-
-def candidates(canvas: Canvas, window: range) -> list[int]:
-    """The masks that a pass over `window` may fill."""
-    return [position for position in canvas.masked if position in canvas.block and position < window.stop]
 
 
 def turn(canvas: Canvas, settings: Remasking) -> Turn:

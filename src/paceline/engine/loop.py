@@ -11,11 +11,12 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
+from paceline.completion import Chunk, Completion, FinishReason, Round, Stats, Usage
 from paceline.engine.stop import Stopper
-from paceline.request import Chunk, Completion, FinishReason, Round, Sampling, Stats, Usage
+from paceline.request import Sampling
 from paceline.text import Detokenizer, Tokenizer
 
 __all__ = ["Answer", "Decoder", "Job", "State", "run"]
@@ -33,7 +34,7 @@ Own = TypeVar("Own", bound=State)
 
 
 class Decoder(Protocol[Own]):
-    """A method of decode/, with the kind of state that it opens: see `Autoregressive`, `DFlash`, `MaskedDiffusion`."""
+    """A method of decode/, with the kind of state that it opens: see `Autoregressive` and its neighbours."""
 
     name: str
 
@@ -81,7 +82,7 @@ class Answer(Generic[Own]):
         cut = self.stopper.feed(tokens)
         kept = tuple(tokens[: cut.kept])
         if round is not None:
-            round = replace(round, committed=kept, accepted=min(round.accepted, len(kept)))
+            round = round.cut(cut.kept)
             self.rounds.append(round)
         self.token_ids.extend(kept)
         self.text += cut.text

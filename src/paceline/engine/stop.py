@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from paceline.request import FinishReason, Sampling
+from paceline.completion import FinishReason
+from paceline.request import Sampling
 from paceline.text import Detokenizer
 
 __all__ = ["Cut", "Stopper"]

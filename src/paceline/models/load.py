@@ -161,16 +161,18 @@ def shared_vocabulary(target_vocab_size: int, other_vocab_size: int, tokenizer_s
     return tokenizer_size
 
 
-def check_same_tokens(tokens: Mapping[str, int], others: Mapping[str, int]) -> None:
-    """Two tokenizers give every id the same token.
+def check_same_tokens(tokens: Mapping[str, int], others: Mapping[str, int], *, more: bool = False) -> None:
+    """Two tokenizers give every id the same token; with `more`, the first may have some behind all of the second's.
 
     Raises:
         VocabularyMismatch: they do not; names both sizes and the first differing token.
     """
-    if tokens == others:
-        return
     ours, theirs = ({index: token for token, index in vocabulary.items()} for vocabulary in (tokens, others))
-    first = min(index for index in ours.keys() | theirs.keys() if ours.get(index) != theirs.get(index))
+    end = max(theirs, default=0) if more else max((*ours, *theirs), default=0)
+    differing = [index for index in ours.keys() | theirs.keys() if ours.get(index) != theirs.get(index)]
+    first = min(differing, default=end + 1)
+    if first > end:
+        return
     raise VocabularyMismatch(
         f"The tokenizers have {len(tokens)} and {len(others)} tokens and differ first at id {first}: "
         f"{ours.get(first)!r} and {theirs.get(first)!r}.",

@@ -21,10 +21,11 @@ __all__ = [
     "Precision",
     "PrecisionSetting",
     "Threads",
+    "Verifier",
     "check_precision",
 ]
 
-Method = Literal["auto", "ar", "dflash", "diffusion"]
+Method = Literal["auto", "ar", "dflash", "diffusion", "apd"]
 
 Precision = Literal["exact", "mixed", "half"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
@@ -39,6 +40,10 @@ PROMISES = (
 
 Model = Annotated[str | Path | None, Setting("A folder, a hub id or a bundled model; the bundled pair if left out.")]
 Drafter = Annotated[str | Path | None, Setting("The same for a DFlash drafter of the model.")]
+Verifier = Annotated[
+    str | Path | None,
+    Setting("The same for APD's verifier: a small autoregressive model with the tokenizer of the diffusion model."),
+]
 PrecisionSetting = Annotated[Precision, Setting(PROMISES)]
 Device = Annotated[str, Setting("auto, cpu, cuda, ...")]
 Threads = Annotated[int | None, Setting("Threads on a CPU.", least=1, most=1024)]

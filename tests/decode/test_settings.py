@@ -1,0 +1,65 @@
+"""One word for one thing: the settings of all methods together, and those of the one that decodes."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any, get_type_hints
+
+import pytest
+
+from paceline.decode.adaptive import Adaptive
+from paceline.decode.remasking import Remasking
+from paceline.decode.settings import EVERY_METHOD, MethodSettings, settings_of
+from paceline.errors import ConfigError
+
+
+def test_what_is_left_out_has_the_methods_own_default() -> None:
+    assert settings_of("apd", {}) == Adaptive(alpha=0.7, tau=0.5, schedule="adaptive", window=32, kv_window=16)
+    assert settings_of("diffusion", {}) == Remasking(window=None, kv_window=None)
+    assert settings_of("ar", {}) is settings_of("dflash", {}) is None
+
+
+def test_none_is_a_value() -> None:
+    assert settings_of("apd", {"window": None, "kv_window": None}) == Adaptive(window=None, kv_window=None)
+
+
+def test_the_articles_word_for_the_window() -> None:
+    assert settings_of("apd", {"window_size": 8}) == Adaptive(window=8)
+    with pytest.raises(ConfigError, match="window_size is 8 and window is 9"):
+        settings_of("apd", {"window_size": 8, "window": 9})
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("diffusion", {"alpha": 0.7}, "alpha is set, and the method is 'diffusion': it is a setting of apd."),
+        ("apd", {"threshold": 0.7}, "threshold is set, and the method is 'apd': it is a setting of diffusion."),
+        ("apd", {"step_schedule": "even"}, "step_schedule is set, and the method is 'apd'"),
+        ("diffusion", {"schedule": "fixed"}, "schedule is set, and the method is 'diffusion'"),
+        ("dflash", {"window_size": 8}, "window is set, and the method is 'dflash': it is a setting of apd and diff"),
+        ("ar", {"steps": None}, "steps is set, and the method is 'ar': it is a setting of diffusion."),
+        ("apd", {"alpa": 0.7}, "alpa is 0.7: no such setting. Did you mean alpha?"),
+        ("apd", {"window": 0}, "window is 0. It must be an integer or null of at least 1; null is all."),
+        ("apd", {"kv_window": 0}, "kv_window is 0."),
+        ("apd", {"window": "all"}, "window is 'all'."),
+        ("apd", {"alpha": None}, "alpha is None. It must be a number of at least 0 and of at most 1."),
+        ("diffusion", {"window": 4}, "strategy must be left_to_right"),
+    ],
+)
+def test_what_cannot_be_is_refused(method: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings_of(method, given)
+    assert message in str(caught.value)
+    assert caught.value.param
+
+
+def test_type_checkers_are_told_the_same() -> None:
+    """Names and types of the keywords are those of the fields; one name has one type."""
+    told = get_type_hints(MethodSettings)
+    hints = [get_type_hints(config) for config in (Adaptive, Remasking)]
+    for hint in hints:
+        assert {name: told[name] for name in hint} == hint
+    assert set(told) - set(hints[0]) - set(hints[1]) == {"window_size"}
+    assert [field.name for field in EVERY_METHOD.fields if field.setting.alias] == ["window"]
+    both = {field.name for field in fields(Adaptive)} & {field.name for field in fields(Remasking)}
+    assert both == {"window", "kv_window"}
