@@ -19,6 +19,7 @@ __all__ = [
     "FitConfig",
     "Objective",
     "ResponsesConfig",
+    "SamplesConfig",
     "TargetConfig",
     "UnloopConfig",
     "VerifierConfig",
@@ -235,3 +236,16 @@ class ResponsesConfig:
         if not 0.0 < lowest <= highest <= _HOTTEST:
             remedy = f"Give the lower one first, both above 0 and at most {_HOTTEST:g}."
             raise ConfigError(f"temperatures is {self.temperatures}.", remedy=remedy)
+
+
+@dataclass(frozen=True, slots=True)
+class SamplesConfig:
+    """What a diffusion model is to say from left to right, for a verifier to learn from."""
+
+    texts: ResponsesConfig
+    window: Annotated[int | None, Setting("Masks that the diffusion model sees; all if null.", least=1)] = 32
+    kv_window: Annotated[
+        int | None, Setting("Recompute so many tokens before those of the last pass, less one; all if null.", least=1)
+    ] = 16
+    tokens_per_step: Annotated[int, Setting("Tokens fixed in a pass; 1 is what the model can do best.", least=1)] = 1
+    teacher_top_k: Annotated[int, Setting("Likeliest tokens that are told apart in what it says.", least=1)] = 16

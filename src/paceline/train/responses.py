@@ -27,7 +27,7 @@ from paceline.train.data import load_documents
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.options import ResponsesConfig
 
-__all__ = ["Responses", "features", "generate_responses", "load_responses"]
+__all__ = ["Responses", "beginnings", "features", "generate_responses", "load_responses", "temperatures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def generate_responses(
         end_ids: what ends an answer.
     """
     out.mkdir(parents=True, exist_ok=True)
-    prompts = _prompts(corpus, turn_start, config)
+    prompts = beginnings(corpus, turn_start, config)
     parts = -(-config.count // config.part)
     with progress("answers", parts) as advance, memory_is_set_by("batch", config.batch):
         for part in range(parts):
@@ -117,7 +117,7 @@ def features(target: Transformer, responses: Responses, taps: tuple[int, ...], b
     return found
 
 
-def _prompts(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig) -> list[tuple[int, ...]]:
+def beginnings(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig) -> list[tuple[int, ...]]:
     """Beginnings of documents in a random order, turns of a chat and others in the share that is asked for.
 
     Where there are too few of one kind, more of the other take their place.
@@ -137,6 +137,14 @@ def _prompts(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig)
     return [prompt for _, prompt in sorted(chosen)]
 
 
+def temperatures(count: int, first: int, config: ResponsesConfig) -> list[float]:
+    """Of the `count` answers from `first` on: 0 for the greedy ones, uniform in the range for the sampled share."""
+    rng = np.random.default_rng((config.seed, first))
+    sampled = rng.random(count) < config.sampled_share
+    drawn: list[float] = np.where(sampled, rng.uniform(*config.temperatures, count), 0.0).tolist()
+    return drawn
+
+
 def _beginning(
     document: NDArray[np.integer], turn_start: tuple[int, ...], rng: np.random.Generator, config: ResponsesConfig
 ) -> tuple[bool, tuple[int, ...] | None]:
@@ -151,23 +159,15 @@ def _beginning(
 def _answer(
     target: Target, prompts: list[tuple[int, ...]], first: int, config: ResponsesConfig, end_ids: frozenset[int]
 ) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-    temperatures = _temperatures(len(prompts), first, config)
+    drawn = temperatures(len(prompts), first, config)
     jobs = [
         LockstepJob(prompt, Sampling(max_tokens=config.max_tokens, temperature=temperature), seed=first + index)
-        for index, (prompt, temperature) in enumerate(zip(prompts, temperatures, strict=True))
+        for index, (prompt, temperature) in enumerate(zip(prompts, drawn, strict=True))
     ]
     jobs.sort(key=lambda job: len(job.prompt))  # less padding, and turns of a chat with turns of a chat
     for start in range(0, len(jobs), config.batch):
         batch = jobs[start : start + config.batch]
         yield from zip((job.prompt for job in batch), decode_lockstep(target, batch, end_ids), strict=True)
-
-
-def _temperatures(count: int, first: int, config: ResponsesConfig) -> list[float]:
-    """Of the `count` answers from `first` on: 0 for the greedy ones, uniform in the range for the sampled share."""
-    rng = np.random.default_rng((config.seed, first))
-    sampled = rng.random(count) < config.sampled_share
-    drawn: list[float] = np.where(sampled, rng.uniform(*config.temperatures, count), 0.0).tolist()
-    return drawn
 
 
 def _write(path: Path, answers: Iterator[tuple[tuple[int, ...], list[int]]]) -> None:
