@@ -15,15 +15,29 @@ from paceline.cli.flags import configured
 from paceline.cli.options import set_threads
 from paceline.cli.output import resumable, say
 from paceline.models.options import Threads
-from paceline.train.options import TURN_START, DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.options import (
+    TURN_START,
+    DllmConfig,
+    DrafterConfig,
+    ResponsesConfig,
+    SamplesConfig,
+    TargetConfig,
+    UnloopConfig,
+    VerifierConfig,
+)
 
-__all__ = ["app", "drafter", "target", "unloop"]
+__all__ = ["app", "dllm", "drafter", "target", "unloop", "verifier"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Train a target, then a drafter for it.")
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="Train a target and its drafter, or a diffusion model and its verifier.",
+)
 
 Corpus = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder that `paceline zoo corpus` wrote.")]
 Out = Annotated[Path, typer.Option(file_okay=False, help="Folder for the checkpoint; the same one resumes.")]
 Trained = Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")]
+MaskToken = Annotated[str, typer.Option(help="The token that stands for an empty slot.")]
 TurnStart = Annotated[str, typer.Option(help="What opens an assistant's turn.")]
 
 
@@ -75,7 +89,7 @@ def drafter(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Folder answers/ of an earlier run, to learn from the same."),
     ] = None,
-    mask_token: Annotated[str, typer.Option(help="The token that stands for an empty slot.")] = "<|mask|>",
+    mask_token: MaskToken = "<|mask|>",
     turn_start: TurnStart = TURN_START,
     threads: Threads = None,
 ) -> None:
@@ -86,4 +100,51 @@ def drafter(
     set_threads(threads)
     names = {"mask_token": mask_token, "turn_start": turn_start}
     make_drafter(resolve(target), corpus, recipe, responses, **names, out=out, answers_folder=answers)
+    say(f"Wrote {out}.")
+
+
+@app.command("dllm")
+@configured(steps=1500, learning_rate=2e-3)
+@resumable()
+def dllm(
+    *,
+    corpus: Corpus,
+    out: Out,
+    start: Annotated[
+        str | None, typer.Option(help="A model to begin with: autoregressive, then opened to both sides, or diffusion.")
+    ] = None,
+    recipe: DllmConfig,
+    mask_token: MaskToken = "<|mask|>",
+    threads: Threads = None,
+) -> None:
+    """Train a diffusion language model to find masked tokens."""
+    from paceline.models.load import resolve
+    from paceline.train.diffusion_recipes import make_dllm
+
+    set_threads(threads)
+    make_dllm(None if start is None else resolve(start), recipe, mask_token, out)
+    say(f"Wrote {out}.")
+
+
+@app.command("verifier")
+@configured(steps=1500, max_tokens=128, sampled_share=0.5)
+@resumable()
+def verifier(
+    *,
+    dllm: Annotated[str, typer.Option(help="The diffusion model: a folder or a hub id.")],
+    corpus: Corpus,
+    out: Out,
+    start: Annotated[str | None, typer.Option(help="A verifier to go on with, as on the text of a domain.")] = None,
+    recipe: VerifierConfig,
+    samples: SamplesConfig,
+    turn_start: TurnStart = TURN_START,
+    threads: Threads = None,
+) -> None:
+    """Let a diffusion model speak, then train the small autoregressive model that checks it in APD."""
+    from paceline.models.load import resolve
+    from paceline.train.diffusion_recipes import make_verifier
+
+    set_threads(threads)
+    begun = None if start is None else resolve(start)
+    make_verifier(resolve(dllm), begun, recipe, samples, turn_start=turn_start, out=out)
     say(f"Wrote {out}.")

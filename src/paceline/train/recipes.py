@@ -8,10 +8,7 @@ the order of the steps, nothing of how they are done.
 from __future__ import annotations
 
 import json
-import shutil
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,20 +16,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from paceline.decode.target import Target
-from paceline.errors import ConfigError, TrainingError
+from paceline.errors import TrainingError
 from paceline.files import write_text
-from paceline.lock import alone_in
 from paceline.models.load import check_same_tokens, load_transformer
-from paceline.models.safetensors_file import read_json, read_tensors
+from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_drafter, save_transformer
 from paceline.models.spec import transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
-from paceline.train.data import checksum, target_tokenizer, tokenizer_of
+from paceline.train.data import target_tokenizer, tokenizer_of
 from paceline.train.drafter import bundled_drafter_spec, check_drafter, first_block_size, new_drafter, train_drafter
 from paceline.train.fit.checkpoint import differences
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.fit.processes import join
+from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in, weights_checksum
 from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.responses import Responses, generate_responses, load_responses
 from paceline.train.target import bundled_target_spec, train_target
@@ -40,12 +37,11 @@ from paceline.train.teacher import Teacher, teach
 from paceline.train.unloop import train_unloop
 
 if TYPE_CHECKING:
-    from accelerate import PartialState
+    pass
 
 __all__ = ["answers_width", "make_drafter", "make_target", "make_unlooped"]
 
 _SETTINGS = "settings.json"
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 
 
 def make_target(config: TargetConfig, out: Path) -> None:
@@ -55,12 +51,12 @@ def make_target(config: TargetConfig, out: Path) -> None:
         TrainingError, ConfigError: as `train_target`, or the corpus has no tokenizer, or as `alone_in`.
     """
     tokenizer = tokenizer_of(config.corpus / "tokenizer")
-    with _team_in(out) as team:
+    with team_in(out) as team:
         torch.manual_seed(config.fit.seed)
-        model = Transformer(bundled_target_spec(tokenizer.size, _end_ids(tokenizer)))
+        model = Transformer(bundled_target_spec(tokenizer.size, end_ids_of(tokenizer)))
         train_target(model, config, out / "run")
         if team.is_main_process:
-            _copy_tokenizer(config.corpus / "tokenizer", out)
+            copy_tokenizer(config.corpus / "tokenizer", out)
             save_transformer(model, out)
 
 
@@ -72,8 +68,8 @@ def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, 
         CheckpointError: `folder` holds no target.
     """
     tokenizer = target_tokenizer(folder)
-    opening = _opening(tokenizer, turn_start)
-    with _team_in(out) as team:
+    opening = opening_of(tokenizer, turn_start)
+    with team_in(out) as team:
         responses = _answered(folder, tokenizer, config.corpus, answers, opening, out / "answers")
         model = load_transformer(folder, torch.float32, trainable=True)
         unlearned = train_unloop(model, responses, config, out / "run")
@@ -81,7 +77,7 @@ def make_unlooped(folder: Path, config: UnloopConfig, answers: ResponsesConfig, 
             if not unlearned:
                 told = f"{out}: none of the {len(responses.tokens)} answers loops; the target stays as it is."
                 warnings.warn(told, stacklevel=2)
-            _copy_tokenizer(folder, out)
+            copy_tokenizer(folder, out)
             save_transformer(model, out)
 
 
@@ -107,17 +103,14 @@ def make_drafter(
         CheckpointError: `folder` holds no target; the corpus has another tokenizer.
     """
     tokenizer = target_tokenizer(folder)
-    mask = tokenizer.token_id(mask_token)
-    if mask is None:
-        remedy = "Name the one it has."
-        raise ConfigError(f"The target's tokenizer lacks the mask token {mask_token!r}.", remedy=remedy)
-    opening = _opening(tokenizer, turn_start)
+    mask = mask_id_of(tokenizer, mask_token)
+    opening = opening_of(tokenizer, turn_start)
     check_same_tokens(tokenizer.vocabulary, tokenizer_of(corpus / "tokenizer").vocabulary)
     target = transformer_spec(read_json(folder / "config.json"))
     spec = bundled_drafter_spec(target, mask, config.block_size or first_block_size(target.hidden_size))
     check_drafter(spec, config)  # before the answers, which take long
     place = out / "answers" if answers_folder is None else _earlier(answers_folder)
-    with _team_in(out) as team:
+    with team_in(out) as team:
         responses = _answered(folder, tokenizer, corpus, answers, opening, place)
         model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
         teacher = _taught(model, responses, config.objective, place)
@@ -125,14 +118,6 @@ def make_drafter(
         train_drafter(drafter, model, responses, config, out / "run", teacher)
         if team.is_main_process:
             save_drafter(drafter, out)
-
-
-@contextmanager
-def _team_in(out: Path) -> Iterator[PartialState]:
-    """The processes that train together, of which the first one keeps others out of the folder."""
-    team = join()
-    with alone_in(out) if team.is_main_process else nullcontext():
-        yield team
 
 
 def _earlier(answers: Path) -> Path:
@@ -161,7 +146,7 @@ def _answer(
     folder: Path, tokenizer: Tokenizer, corpus: Path, out: Path, *, opening: tuple[int, ...], config: ResponsesConfig
 ) -> None:
     """Let the target answer; refuses to mix answers of other settings or of another target."""
-    settings = {"target_checksum": _checksum(folder), "turn_start_ids": opening, **asdict(config)}
+    settings = {"target_checksum": weights_checksum(folder), "turn_start_ids": opening, **asdict(config)}
     known = out / _SETTINGS
     if known.is_file():
         _check_answers(out, read_json(known), json.loads(json.dumps(settings)), folder)
@@ -170,11 +155,6 @@ def _answer(
     model = load_transformer(folder, torch.float32)
     ends = frozenset(model.spec.eos_token_ids) | tokenizer.eos_ids
     generate_responses(Target(model, tokenizer.size), corpus / "train.npz", opening, config, ends, out)
-
-
-def _checksum(folder: Path) -> int:
-    """Of all weights of a checkpoint, wherever it lies."""
-    return checksum(*(tensor for _, tensor in sorted(read_tensors(folder).items())))
 
 
 def _check_answers(answers: Path, theirs: dict[str, Any], ours: dict[str, Any], folder: Path) -> None:
@@ -197,25 +177,3 @@ def _taught(model: Transformer, responses: Responses, objective: Objective, out:
         return None
     with join().main_process_first(), memory_is_set_by("count"):
         return teach(model, responses, objective.teacher_top_k, out)
-
-
-def _opening(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:
-    """The ids of what opens an assistant's turn."""
-    # A tokenizer may begin every text with a start token, which stands nowhere inside a document.
-    opening = tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
-    if not opening:
-        raise ConfigError(f"The target's tokenizer lacks the turn start {turn_start!r}.", remedy="Name the one it has.")
-    return opening
-
-
-def _end_ids(tokenizer: Tokenizer) -> tuple[int, ...]:
-    """What ends a text, and what ends a turn of a chat."""
-    turn_end = tokenizer.token_id("<|im_end|>")
-    return tuple(sorted(tokenizer.eos_ids | ({turn_end} if turn_end is not None else set())))
-
-
-def _copy_tokenizer(folder: Path, out: Path) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    for name in _TOKENIZER_FILES:
-        if (folder / name).is_file():
-            shutil.copyfile(folder / name, out / name)

@@ -1,0 +1,147 @@
+"""From a corpus to the two models of APD: a diffusion language model, and the small verifier that checks it.
+
+As `train.recipes` does for a target and its drafter: a folder holds the checkpoint, `run/`, and for a verifier the
+`samples/` learnt from; the same call goes on where it was killed. Knows the order of the steps, nothing of how they are
+done.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+
+from paceline.decode.denoiser import Denoiser
+from paceline.errors import ConfigError, TrainingError
+from paceline.files import write_text
+from paceline.models.diffusion_spec import Diffusion
+from paceline.models.load import check_same_tokens, load_transformer
+from paceline.models.safetensors_file import read_json
+from paceline.models.save import save_transformer
+from paceline.models.transformer import Transformer
+from paceline.text import Tokenizer
+from paceline.train.data import target_tokenizer, tokenizer_of
+from paceline.train.dllm import train_dllm
+from paceline.train.fit.checkpoint import differences
+from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in, weights_checksum
+from paceline.train.options import DllmConfig, SamplesConfig, VerifierConfig
+from paceline.train.samples import generate_samples, load_samples
+from paceline.train.target import bundled_target_spec
+from paceline.train.verifier import bundled_verifier_spec, train_verifier
+
+__all__ = ["make_dllm", "make_verifier"]
+
+
+def make_dllm(start: Path | None, config: DllmConfig, mask_token: str, out: Path) -> None:
+    """Train a diffusion language model.
+
+    Args:
+        start: an autoregressive checkpoint, whose attention is opened to both sides, or a diffusion model to go on
+            with; None begins with random weights in the shape of the bundled target.
+
+    Raises:
+        TrainingError, ConfigError: as `train_dllm` and `alone_in`, or the tokenizer lacks the mask token.
+        CheckpointError: no such checkpoint; the corpus has another tokenizer.
+    """
+    tokenizer = tokenizer_of(config.corpus / "tokenizer")
+    mask = mask_id_of(tokenizer, mask_token)
+    if start is not None:
+        check_same_tokens(target_tokenizer(start).vocabulary, tokenizer.vocabulary)
+    with team_in(out) as team:
+        torch.manual_seed(config.fit.seed)
+        model = _opened(start, tokenizer, mask)
+        train_dllm(model, config, _text_end(tokenizer), out / "run")
+        if team.is_main_process:
+            copy_tokenizer(start or config.corpus / "tokenizer", out)
+            save_transformer(model, out)
+
+
+def make_verifier(
+    dllm: Path,
+    start: Path | None,
+    config: VerifierConfig,
+    samples: SamplesConfig,
+    *,
+    turn_start: str,
+    out: Path,
+) -> None:
+    """Let the diffusion model in `dllm` go on with beginnings of the corpus, then train a verifier on what it said.
+
+    Args:
+        start: a verifier to go on with, as to adapt it to the corpus of a domain; None begins with random weights.
+
+    Raises:
+        TrainingError, ConfigError: as `train_verifier` and `alone_in`, the tokenizer lacks what is named, or `out`
+            holds samples of another model or other settings.
+        CheckpointError: `dllm` or `start` cannot be loaded; the corpus or `start` has another tokenizer.
+        UnsupportedModel: `dllm` is no diffusion model.
+    """
+    tokenizer = target_tokenizer(dllm)
+    opening = opening_of(tokenizer, turn_start)
+    for other in (tokenizer_of(config.corpus / "tokenizer"), *([] if start is None else [target_tokenizer(start)])):
+        check_same_tokens(tokenizer.vocabulary, other.vocabulary)
+    with team_in(out) as team:
+        model = Denoiser(load_transformer(dllm, torch.float32), tokenizer.size)
+        if team.is_main_process:
+            _sampled(dllm, model, tokenizer, config.corpus, opening, samples, out / "samples")
+        team.wait_for_everyone()
+        torch.manual_seed(config.fit.seed)
+        verifier = _verifier(model, start)
+        train_verifier(verifier, *load_samples(out / "samples"), config, out / "run")
+        if team.is_main_process:
+            copy_tokenizer(dllm, out)
+            save_transformer(verifier, out)
+
+
+def _opened(start: Path | None, tokenizer: Tokenizer, mask: int) -> Transformer:
+    """The model to train: of `start`, or new."""
+    diffusion = Diffusion(mask, logit_shift=1)  # row i predicts token i + 1, as in an autoregressive model
+    if start is None:
+        return Transformer(replace(bundled_target_spec(tokenizer.size, end_ids_of(tokenizer)), diffusion=diffusion))
+    model = load_transformer(start, torch.float32, trainable=True)
+    if model.spec.diffusion is not None:
+        return model
+    if model.spec.family != "qwen3":
+        told = f"{start} is a {model.spec.family} model."
+        raise ConfigError(told, remedy="A diffusion model is made of Qwen3, or goes on from Dream or LLaDA.")
+    opened = Transformer(replace(model.spec, windows=(None,) * model.spec.num_layers, diffusion=diffusion))
+    opened.load_state_dict(model.state_dict())
+    return opened
+
+
+def _text_end(tokenizer: Tokenizer) -> int:
+    """The token behind the end of a document."""
+    if not tokenizer.eos_ids:
+        raise ConfigError("The tokenizer of the corpus has no end token.", remedy="Declare eos_token.")
+    return min(tokenizer.eos_ids)
+
+
+def _sampled(
+    folder: Path,
+    dllm: Denoiser,
+    tokenizer: Tokenizer,
+    corpus: Path,
+    opening: tuple[int, ...],
+    config: SamplesConfig,
+    out: Path,
+) -> None:
+    """Let the dLLM speak; refuses to mix samples of other settings or of another model."""
+    settings = {"dllm_checksum": weights_checksum(folder), "turn_start_ids": opening, **asdict(config)}
+    known = out / "settings.json"
+    if not known.is_file():
+        write_text(known, json.dumps(settings))
+    if told := differences(read_json(known), json.loads(json.dumps(settings))):
+        raise TrainingError(f"{out} holds other samples: {told}.", remedy="Use these settings, or another folder.")
+    ends = frozenset(dllm.model.spec.eos_token_ids) | tokenizer.eos_ids
+    generate_samples(dllm, corpus / "train.npz", opening, config, ends, out)
+
+
+def _verifier(dllm: Denoiser, start: Path | None) -> Transformer:
+    if start is None:
+        return Transformer(bundled_verifier_spec(dllm.model.spec))
+    model = load_transformer(start, torch.float32, trainable=True)
+    if model.spec.diffusion is not None:
+        raise ConfigError(f"{start} is a diffusion model.", remedy="A verifier is autoregressive.")
+    return model

@@ -1,0 +1,93 @@
+"""Commands that make the models of APD: a diffusion language model, and its verifier."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from small_zoo import make_small
+from talking import Run, run
+
+from paceline import LLM, Sampling
+from paceline.models.safetensors_file import read_json, read_tensors
+
+__all__ = ["run"]  # a fixture
+
+
+@pytest.fixture
+def built(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A corpus of a few documents, as `zoo corpus` writes it; models of its recipes are tiny."""
+    make_small(monkeypatch)
+    assert run("zoo", "corpus", tmp_path / "corpus", "--stories", 12, "--dialogues", 24).code == 0
+    return tmp_path / "corpus"
+
+
+def train_dllm(run: Run, corpus: Path, out: Path, *more: object) -> SimpleNamespace:
+    rows = ("--longest-row", 64, "--tokens-per-batch", 128, "--evaluation-rows", 2)
+    return run("train", "dllm", "--corpus", corpus, "--steps", 2, "--warmup-steps", 1, *rows, "--out", out, *more)
+
+
+def train_verifier(run: Run, corpus: Path, dllm: Path, out: Path, *more: object) -> SimpleNamespace:
+    texts = ("--count", 12, "--max-tokens", 8, "--part", 6, "--batch", 6, "--prompt-tokens", 8, 60)
+    sizes = ("--window-tokens", 16, "--windows-per-batch", 2, "--samples-per-batch", 2, "--heldout-samples", 2)
+    common = ("--corpus", corpus, "--steps", 2, "--warmup-steps", 1, *texts, *sizes)
+    return run("train", "verifier", *common, "--dllm", dllm, "--out", out, *more)
+
+
+def test_a_trained_pair_decodes_by_apd(run: Run, built: Path, tmp_path: Path) -> None:
+    target, dllm, verifier = (tmp_path / name for name in ("target", "dllm", "verifier"))
+    windows = ("--window-tokens", 16, "--windows-per-batch", 2, "--evaluation-windows", 2)
+    assert run("train", "target", "--corpus", built, "--steps", 2, *windows, "--out", target).code == 0
+    told = train_dllm(run, built, dllm, "--start", target)
+    assert told.code == 0, told.err
+    assert read_json(dllm / "config.json")["paceline"]["diffusion"]["shifted"] is True
+    told = train_verifier(run, built, dllm, verifier)
+    assert told.code == 0, told.err
+    assert {path.name for path in verifier.iterdir()} == {
+        "config.json", "model.safetensors", "run", "samples", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    for prompt in ("Once", [{"role": "user", "content": "hi"}]):
+        llm = LLM(dllm, verifier=verifier)
+        answer = llm.generate([prompt], Sampling(max_tokens=20))[0]
+        assert llm.method == "apd"
+        assert (
+            answer.token_ids
+            == LLM(dllm, verifier=verifier, max_batch=1).generate([prompt], Sampling(max_tokens=20))[0].token_ids
+        )
+
+
+def test_without_a_start_it_begins_with_random_weights(run: Run, built: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        assert train_dllm(run, built, tmp_path / f"dllm-{seed}", "--seed", seed).code == 0
+    one, other = (read_tensors(tmp_path / f"dllm-{seed}")["model.embed_tokens.weight"] for seed in (1, 2))
+    assert (one != other).float().mean() > 0.9
+
+
+def test_a_verifier_is_adapted_to_other_text(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_dllm(run, built, tmp_path / "dllm").code == 0
+    assert train_verifier(run, built, tmp_path / "dllm", tmp_path / "first").code == 0
+    told = train_verifier(run, built, tmp_path / "dllm", tmp_path / "second", "--start", tmp_path / "first")
+    assert told.code == 0, told.err
+
+
+def test_samples_of_other_settings_or_of_another_model_are_not_mixed(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_dllm(run, built, tmp_path / "dllm").code == 0
+    assert train_dllm(run, built, tmp_path / "other", "--seed", 5).code == 0
+    assert train_verifier(run, built, tmp_path / "dllm", tmp_path / "out").code == 0
+    told = train_verifier(run, built, tmp_path / "dllm", tmp_path / "out", "--window", 5)
+    assert told.code == 1
+    assert "window 32 instead of 5" in told.err
+    told = train_verifier(run, built, tmp_path / "other", tmp_path / "out")
+    assert told.code == 1
+    assert "dllm_checksum" in told.err
+
+
+def test_what_cannot_be_begun_with(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_dllm(run, built, tmp_path / "dllm").code == 0
+    told = train_verifier(run, built, tmp_path / "dllm", tmp_path / "out", "--start", tmp_path / "dllm")
+    assert told.code == 2
+    assert "is a diffusion model" in told.err
+    told = train_dllm(run, built, tmp_path / "new", "--mask-token", "<nothing>")
+    assert told.code == 2
+    assert "lacks the mask token '<nothing>'" in told.err
