@@ -164,16 +164,12 @@ def _samples(
 def _write(path: Path, samples: list[Sample]) -> None:
     prompts = [each.canvas.hole.start for each in samples]
     texts = [[*each.canvas.tokens[:prompt], *each.answer] for each, prompt in zip(samples, prompts, strict=True)]
-    ids = torch.stack([row for each in samples for row in each.ids])
-    values = torch.stack([row for each in samples for row in each.log_probabilities])
-    arrays = {
-        "tokens": np.array([token for text in texts for token in text], dtype=np.uint32),
-        "starts": np.cumsum([0, *map(len, texts)], dtype=np.int64),
-        "prompt_lengths": np.array(prompts, dtype=np.int64),
-        "ids": ids.numpy().astype(np.uint32),
-        "log_probabilities": values.half().numpy(),
-    }
-    write_atomically(path, lambda draft: np.savez(draft, **arrays))
+    tokens = np.array([token for text in texts for token in text], dtype=np.uint32)
+    starts, lengths = np.cumsum([0, *map(len, texts)], dtype=np.int64), np.array(prompts, dtype=np.int64)
+    ids = torch.stack([row for each in samples for row in each.ids]).numpy().astype(np.uint32)
+    said = torch.stack([row for each in samples for row in each.log_probabilities]).half().numpy()
+    text: dict[str, NDArray[Any]] = {"tokens": tokens, "starts": starts, "prompt_lengths": lengths}
+    write_atomically(path, lambda draft: np.savez(draft, allow_pickle=False, ids=ids, log_probabilities=said, **text))
 
 
 def _rows(

@@ -78,7 +78,7 @@ def train_verifier(model: Transformer, samples: Responses, said: Teacher, config
     @torch.no_grad()
     def evaluate() -> Mapping[str, float]:
         model.eval()
-        parts = [float(distillation(model, *_rows(samples, said, part))) for part in heldout.split(16)]
+        parts = [float(distillation(model, *_rows(samples, said, part))) for part in torch.split(heldout, 16)]
         text = texts.batch(0, 0, min(config.windows_per_batch, len(texts.tokens)))
         return {
             "heldout_divergence": math.fsum(parts) / len(parts),
