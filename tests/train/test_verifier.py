@@ -8,13 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tiny import same_weights, tiny_spec, tiny_transformer
+from tiny import same_weights, tiny_spec, tiny_transformer, write_checkpoint
 
 from paceline.errors import TrainingError
 from paceline.models.attention import dense_attention
 from paceline.models.diffusion_spec import Diffusion
+from paceline.models.load import load_transformer
 from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
+from paceline.train.forward import next_logits
 from paceline.train.options import FitConfig, VerifierConfig
 from paceline.train.responses import Responses
 from paceline.train.target import bundled_target_spec
@@ -101,3 +103,19 @@ def test_the_bundled_verifier_has_a_sixth_of_its_dllm(dllm: Spec) -> None:
     assert 0.1 < small / large < 0.2
     assert spec.eos_token_ids == dllm.eos_token_ids
     assert bundled_verifier_spec(tiny_spec(diffusion=Diffusion(63, 1))).diffusion is None
+
+
+@pytest.mark.parametrize("family", ["qwen3", "dream", "llada"])
+@pytest.mark.parametrize("heads", [(4, 2), (1, 1), (10, 5)])
+def test_the_verifier_of_any_dllm_opens_again_as_an_autoregressive_model(
+    family: str, heads: tuple[int, int], tmp_path: Path
+) -> None:
+    """Five key heads halved are two, which do not divide the five heads that ten become."""
+    shape = {"num_heads": heads[0], "num_kv_heads": heads[1], "qkv_bias": family == "dream"}
+    spec = bundled_verifier_spec(tiny_spec(family, diffusion=Diffusion(63, 1), **shape))
+    model = Transformer(spec)
+    write_checkpoint(tmp_path, model)
+    again = load_transformer(tmp_path, trainable=True)
+    assert again.spec == spec
+    tokens = torch.arange(12).view(2, 6)
+    assert torch.equal(next_logits(model, tokens), next_logits(again, tokens))

@@ -30,6 +30,9 @@ from paceline.train.teacher import Teacher
 
 __all__ = ["bundled_verifier_spec", "distillation", "train_verifier"]
 
+_AUTOREGRESSIVE = {"dream": "qwen2", "llada": "llama"}
+"""The family with the layers of a diffusion model's, and attention to one side."""
+
 
 def bundled_verifier_spec(dllm: Spec) -> Spec:
     """Half as wide as its dLLM and with three eighths of its layers: about a sixth of the parameters."""
@@ -37,11 +40,12 @@ def bundled_verifier_spec(dllm: Spec) -> Spec:
     heads = max(1, dllm.num_heads // 2)
     return replace(
         dllm,
+        family=_AUTOREGRESSIVE.get(dllm.family, dllm.family),
         hidden_size=dllm.hidden_size // 2,
         intermediate_size=dllm.intermediate_size // 2,
         num_layers=layers,
         num_heads=heads,
-        num_kv_heads=max(1, dllm.num_kv_heads // 2),
+        num_kv_heads=math.gcd(heads, max(1, dllm.num_kv_heads // 2)),
         windows=(None,) * layers,
         diffusion=None,
     )
