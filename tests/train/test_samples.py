@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +13,11 @@ from tiny import tiny_spec, tiny_transformer
 
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.noise import gumbel
-from paceline.errors import ConfigError, TrainingError
+from paceline.errors import ConfigError, ContextOverflow, TrainingError
 from paceline.models.diffusion_spec import Diffusion
 from paceline.request import Sampling
 from paceline.train.options import ResponsesConfig, SamplesConfig
+from paceline.train.responses import beginnings
 from paceline.train.samples import generate_samples, load_samples, sample
 
 MASK, END = 63, 7
@@ -100,5 +102,22 @@ def test_greedy_samples_take_the_likeliest_token(corpus: Path, tmp_path: Path) -
 def test_what_cannot_be_done(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="holds no samples"):
         load_samples(tmp_path)
-    with pytest.raises(ConfigError, match="teacher_top_k is 65, of 64 tokens"):
-        generate_samples(dllm(), corpus, (1,), SamplesConfig(TEXTS, teacher_top_k=65), frozenset({END}), tmp_path)
+    with pytest.raises(ConfigError, match="tokens_per_step is 3, window is 2"):
+        SamplesConfig(TEXTS, window=2, tokens_per_step=3)
+    with pytest.raises(ConfigError, match="teacher_top_k is 63, of 62 tokens"):
+        generate_samples(dllm(), corpus, (1,), SamplesConfig(TEXTS, teacher_top_k=63), frozenset({END}), tmp_path)
+    narrow = Denoiser(tiny_transformer(replace(dllm().model.spec, context_tokens=9)), 62)
+    with pytest.raises(ContextOverflow, match="The prompt has 9 tokens, the model's context is 9"):
+        generate_samples(narrow, corpus, (1,), SamplesConfig(TEXTS), frozenset({END}), tmp_path)
+
+
+def test_all_that_may_be_drawn_can_be_logged_and_texts_stand_in_the_order_of_their_prompts(
+    corpus: Path, tmp_path: Path
+) -> None:
+    """Neither the mask nor padding is among the likeliest, whose logarithms are finite."""
+    generate_samples(dllm(), corpus, (1,), SamplesConfig(TEXTS, teacher_top_k=62), frozenset({END}), tmp_path)
+    texts, said = load_samples(tmp_path)
+    assert int(said.ids.max()) == 61
+    assert bool(said.log_probabilities.isfinite().all())
+    prompts = [tuple(row[:size].tolist()) for row, size in zip(texts.tokens, texts.prompt_lengths, strict=True)]
+    assert prompts == beginnings(corpus, (1,), TEXTS)

@@ -240,7 +240,11 @@ class ResponsesConfig:
 
 @dataclass(frozen=True, slots=True)
 class SamplesConfig:
-    """What a diffusion model is to say from left to right, for a verifier to learn from."""
+    """What a diffusion model is to say from left to right, for a verifier to learn from.
+
+    Raises:
+        ConfigError: more tokens per step than are seen.
+    """
 
     texts: ResponsesConfig
     window: Annotated[int | None, Setting("Masks that the diffusion model sees; all if null.", least=1)] = 32
@@ -249,3 +253,8 @@ class SamplesConfig:
     ] = 16
     tokens_per_step: Annotated[int, Setting("Tokens fixed in a pass; 1 is what the model can do best.", least=1)] = 1
     teacher_top_k: Annotated[int, Setting("Likeliest tokens that are told apart in what it says.", least=1)] = 16
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.tokens_per_step > self.window:
+            told = f"tokens_per_step is {self.tokens_per_step}, window is {self.window}."
+            raise ConfigError(told, remedy="A pass fixes no more masks than it sees.", param="tokens_per_step")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,6 +31,16 @@ from paceline.train.responses import Responses, beginnings, temperatures
 from paceline.train.teacher import Teacher
 
 __all__ = ["Sample", "generate_samples", "load_samples", "sample"]
+
+
+class _Finished(NamedTuple):
+    """What is kept of a text: its place among the prompts, its tokens, how many of them are the prompt, and the logs."""
+
+    index: int
+    tokens: list[int]
+    prompt_tokens: int
+    ids: Tensor
+    log_probabilities: Tensor
 
 
 @dataclass(slots=True)
@@ -63,27 +73,32 @@ def generate_samples(
 ) -> None:
     """Let `dllm` go on with beginnings of documents, part by part into `out`; parts that exist are kept.
 
+    A part holds its texts in the order of their prompts, which is random.
+
     Args:
         corpus: a token file (see train.data).
         turn_start: the ids that open an assistant's turn; a document that holds them is cut behind the last.
         end_ids: what ends a text.
 
     Raises:
-        ConfigError: the vocabulary is smaller than teacher_top_k.
+        ConfigError: teacher_top_k is more than the tokens that may be drawn. ContextOverflow: a prompt is too long.
     """
-    if config.teacher_top_k > dllm.model.spec.vocab_size:
-        told = f"teacher_top_k is {config.teacher_top_k}, of {dllm.model.spec.vocab_size} tokens."
+    drawable = dllm.model.spec.vocab_size - len(dllm.banned().unique())
+    if config.teacher_top_k > drawable:
+        told = f"teacher_top_k is {config.teacher_top_k}, of {drawable} tokens."
         raise ConfigError(told, remedy="Lower teacher_top_k.", param="teacher_top_k")
     out.mkdir(parents=True, exist_ok=True)
     asked = config.texts
     prompts = beginnings(corpus, turn_start, asked)
+    for prompt in prompts:
+        dllm.check(prompt, Sampling(max_tokens=asked.max_tokens))
     parts = -(-asked.count // asked.part)
     with progress("samples", parts) as advance, memory_is_set_by("batch", asked.batch):
         for part in range(parts):
             path, first = out / f"part-{part:04d}.npz", part * asked.part
             chosen = prompts[first : first + asked.part]
             if not path.exists():
-                _write(path, list(_samples(dllm, chosen, first, config, end_ids)))
+                _write(path, sorted(_samples(dllm, chosen, first, config, end_ids)))
             advance(f"{len(chosen)} samples")
 
 
@@ -150,24 +165,27 @@ def _cut(each: Sample, end_ids: frozenset[int]) -> None:
 
 def _samples(
     dllm: Denoiser, prompts: list[tuple[int, ...]], first: int, config: SamplesConfig, end_ids: frozenset[int]
-) -> Iterator[Sample]:
+) -> Iterator[_Finished]:
+    """Shorter prompts first, which leaves less to wait for. Canvases, whose caches are large, go with their batch."""
     drawn = temperatures(len(prompts), first, config.texts)
     asked = sorted(zip(prompts, drawn, range(first, first + len(prompts)), strict=True), key=lambda one: len(one[0]))
     for start in range(0, len(asked), config.texts.batch):
+        batch = asked[start : start + config.texts.batch]
         canvases = [
             dllm.open(prompt, Sampling(max_tokens=config.texts.max_tokens, temperature=temperature), seed)
-            for prompt, temperature, seed in asked[start : start + config.texts.batch]
+            for prompt, temperature, seed in batch
         ]
-        yield from sample(dllm, canvases, config, end_ids)
+        for (prompt, _, index), each in zip(batch, sample(dllm, canvases, config, end_ids), strict=True):
+            logs = torch.stack(each.ids), torch.stack(each.log_probabilities).half()
+            yield _Finished(index, [*prompt, *each.answer], len(prompt), *logs)
 
 
-def _write(path: Path, samples: list[Sample]) -> None:
-    prompts = [each.canvas.hole.start for each in samples]
-    texts = [[*each.canvas.tokens[:prompt], *each.answer] for each, prompt in zip(samples, prompts, strict=True)]
-    tokens = np.array([token for text in texts for token in text], dtype=np.uint32)
-    starts, lengths = np.cumsum([0, *map(len, texts)], dtype=np.int64), np.array(prompts, dtype=np.int64)
-    ids = torch.stack([row for each in samples for row in each.ids]).numpy().astype(np.uint32)
-    said = torch.stack([row for each in samples for row in each.log_probabilities]).half().numpy()
+def _write(path: Path, samples: list[_Finished]) -> None:
+    tokens = np.array([token for each in samples for token in each.tokens], dtype=np.uint32)
+    starts = np.cumsum([0, *(len(each.tokens) for each in samples)], dtype=np.int64)
+    lengths = np.array([each.prompt_tokens for each in samples], dtype=np.int64)
+    ids = torch.cat([each.ids for each in samples]).numpy().astype(np.uint32)
+    said = torch.cat([each.log_probabilities for each in samples]).numpy()
     text: dict[str, NDArray[Any]] = {"tokens": tokens, "starts": starts, "prompt_lengths": lengths}
     write_atomically(path, lambda draft: np.savez(draft, allow_pickle=False, ids=ids, log_probabilities=said, **text))
 
