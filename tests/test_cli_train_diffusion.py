@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
 from small_zoo import make_small
 from talking import Run, run
+from tiny import tiny_spec, tiny_transformer, write_checkpoint
 
 from paceline import LLM, Sampling
 from paceline.models.safetensors_file import read_json, read_tensors
@@ -81,6 +84,22 @@ def test_samples_of_other_settings_or_of_another_model_are_not_mixed(run: Run, b
     told = train_verifier(run, built, tmp_path / "other", tmp_path / "out")
     assert told.code == 1
     assert "dllm_checksum" in told.err
+    with np.load(built / "train.npz") as file:
+        text = dict(file)
+    np.savez(built / "train.npz", **{**text, "tokens": np.roll(text["tokens"], 1)})
+    told = train_verifier(run, built, tmp_path / "dllm", tmp_path / "out")
+    assert told.code == 1
+    assert "corpus_checksum" in told.err
+
+
+def test_another_start_is_not_resumed(run: Run, built: Path, tmp_path: Path) -> None:
+    for seed in (1, 2):
+        assert train_dllm(run, built, tmp_path / f"{seed}", "--seed", seed).code == 0
+    assert train_dllm(run, built, tmp_path / "out", "--start", tmp_path / "1").code == 0
+    for other in (("--start", tmp_path / "2"), ()):
+        told = train_dllm(run, built, tmp_path / "out", *other)
+        assert told.code == 1
+        assert "start " in told.err
 
 
 def test_what_cannot_be_begun_with(run: Run, built: Path, tmp_path: Path) -> None:
@@ -91,3 +110,13 @@ def test_what_cannot_be_begun_with(run: Run, built: Path, tmp_path: Path) -> Non
     told = train_dllm(run, built, tmp_path / "new", "--mask-token", "<nothing>")
     assert told.code == 2
     assert "lacks the mask token '<nothing>'" in told.err
+    told = train_dllm(run, built, tmp_path / "new", "--start", tmp_path / "dllm", "--mask-token", "<|endoftext|>")
+    assert told.code == 2
+    assert "The mask token has id 0, that of" in told.err
+    folder = tmp_path / "low"
+    write_checkpoint(folder, tiny_transformer(tiny_spec(vocab_size=1), dtype=torch.float32))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((tmp_path / "dllm" / name).read_bytes())
+    told = train_dllm(run, built, tmp_path / "new", "--start", folder)
+    assert told.code == 2
+    assert f"and {folder} has 1 ids" in told.err

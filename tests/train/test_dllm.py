@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tiny import same_weights, tiny_spec, tiny_transformer
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.remasking import Remasking
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, TrainingError
 from paceline.models.attention import dense_attention
 from paceline.models.diffusion_spec import Diffusion
 from paceline.models.transformer import Transformer
@@ -87,9 +88,33 @@ def test_it_is_resumable(corpus: Path, tmp_path: Path) -> None:
     assert same_weights(*models)
 
 
-def test_settings_that_cannot_be_used(corpus: Path, tmp_path: Path) -> None:
+def test_settings_that_cannot_be_used(corpus: Path) -> None:
     with pytest.raises(ConfigError, match="longest_row is 40"):
         config_for(corpus, 4, longest_row=40)
-    model = Transformer(tiny_spec(diffusion=Diffusion(MASK, 1)))
     with pytest.raises(ConfigError, match="tokens_per_batch is 48, longest_row is 64"):
-        train_dllm(model, config_for(corpus, 4, tokens_per_batch=48), END, tmp_path / "run")
+        config_for(corpus, 4, tokens_per_batch=48)
+
+
+def test_a_corpus_that_holds_nothing_back(corpus: Path, tmp_path: Path) -> None:
+    empty = np.zeros(0, dtype=np.uint16)
+    np.savez(corpus / "heldout.npz", tokens=empty, starts=np.zeros(1, dtype=np.int64), kinds=empty)
+    with pytest.raises(TrainingError, match=r"heldout\.npz holds no text"):
+        train_dllm(Transformer(tiny_spec(diffusion=Diffusion(MASK, 1))), config_for(corpus, 4), END, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("diffusion", "end_id", "start", "told"),
+    [
+        (Diffusion(61, 1), END, 0, "diffusion {'mask_token_id': 63, 'logit_shift': 1} instead of"),
+        (Diffusion(MASK, 0), END, 0, "'logit_shift': 1} instead of"),
+        (Diffusion(MASK, 1), 61, 0, "end_id 62 instead of 61"),
+        (Diffusion(MASK, 1), END, 5, "start 0 instead of 5"),
+    ],
+)
+def test_what_would_be_mixed_is_not_resumed(
+    corpus: Path, tmp_path: Path, diffusion: Diffusion, end_id: int, start: int, told: str
+) -> None:
+    config = config_for(corpus, 2)
+    train_dllm(Transformer(tiny_spec(diffusion=Diffusion(MASK, 1))), config, END, tmp_path / "run")
+    with pytest.raises(TrainingError, match=re.escape(told)):
+        train_dllm(Transformer(tiny_spec(diffusion=diffusion)), config, end_id, tmp_path / "run", start)

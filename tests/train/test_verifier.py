@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,24 @@ def test_it_is_resumable(corpus: Path, tmp_path: Path) -> None:
     for model in models:
         train_verifier(model, *samples(), config_for(corpus, 4), tmp_path / "run")
     assert same_weights(*models)
+
+
+def test_what_would_be_mixed_is_not_resumed(corpus: Path, tmp_path: Path) -> None:
+    rows, said = samples()
+    train_verifier(Transformer(tiny_spec()), rows, said, config_for(corpus, 4), tmp_path / "run")
+
+    def again(teacher: Teacher = said, start: int = 0, **changes: int) -> None:
+        config = replace(config_for(corpus, 4), **changes)
+        train_verifier(Transformer(tiny_spec()), rows, teacher, config, tmp_path / "run", start)
+
+    with pytest.raises(TrainingError, match="heldout_samples 4 instead of 5"):
+        again(heldout_samples=5)
+    with pytest.raises(TrainingError, match="windows "):
+        again(window_tokens=15)
+    with pytest.raises(TrainingError, match="said "):
+        again(Teacher(said.ids[..., :1], said.log_probabilities[..., :1]))
+    with pytest.raises(TrainingError, match="start 0 instead of 7"):
+        again(start=7)
 
 
 def test_too_few_samples(corpus: Path, tmp_path: Path) -> None:

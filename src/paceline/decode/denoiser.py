@@ -20,10 +20,11 @@ from paceline.decode.processors import TokenCounts, process
 from paceline.decode.target import check_prompt
 from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
 from paceline.models.attention import Segment, cached_attention
+from paceline.models.spec import Spec
 from paceline.models.transformer import Output, Transformer
 from paceline.request import Sampling
 
-__all__ = ["Denoiser"]
+__all__ = ["Denoiser", "check_diffuses"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +35,14 @@ class Denoiser:
         usable_tokens: ids from here on are padding of the embedding table; they are never drawn.
 
     Raises:
-        UnsupportedModel: an autoregressive model, or one that does not see the whole text.
+        UnsupportedModel: as `check_diffuses`.
     """
 
     model: Transformer
     usable_tokens: int
 
     def __post_init__(self) -> None:
-        spec = self.model.spec
-        if spec.diffusion is None:
-            raise UnsupportedModel(f"This {spec.family} model has no mask token.", remedy="Give Dream or LLaDA.")
-        if any(window is not None for window in spec.windows):
-            told = f"sliding_window is {max(filter(None, spec.windows))}."
-            raise UnsupportedModel(told, remedy="A diffusion language model must see the whole text.")
+        check_diffuses(self.model.spec)
 
     @property
     def device(self) -> torch.device:
@@ -135,3 +131,16 @@ class Denoiser:
         if len(prompt) < self.logit_shift:
             remedy = f"A {self.model.spec.family} model predicts a token beside the one before it: give a prefix."
             raise BadRequest("Nothing stands before the hole.", remedy=remedy, param="prefix")
+
+
+def check_diffuses(spec: Spec) -> None:
+    """Refuse what is no masked-diffusion model.
+
+    Raises:
+        UnsupportedModel: an autoregressive model, or one that does not see the whole text.
+    """
+    if spec.diffusion is None:
+        raise UnsupportedModel(f"This {spec.family} model has no mask token.", remedy="Give Dream or LLaDA.")
+    if any(window is not None for window in spec.windows):
+        told = f"sliding_window is {max(filter(None, spec.windows))}."
+        raise UnsupportedModel(told, remedy="A diffusion language model must see the whole text.")

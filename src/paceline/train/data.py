@@ -26,6 +26,7 @@ __all__ = [
     "checksum",
     "fingerprint",
     "load_documents",
+    "load_text",
     "load_windows",
     "repeat_tail",
     "target_tokenizer",
@@ -77,7 +78,7 @@ def checksum(*tensors: Tensor) -> int:
     """CRC-32 of the bytes of all tensors: tells weights and answers from others."""
     total = 0
     for tensor in tensors:
-        total = crc32(tensor.detach().flatten().view(torch.uint8).numpy().data, total)
+        total = crc32(tensor.detach().flatten().contiguous().view(torch.uint8).numpy().data, total)
     return total
 
 
@@ -105,6 +106,18 @@ def load_documents(path: Path) -> Documents:
     except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
         raise TrainingError(f"{path} cannot be read: {error}", remedy="Build the corpus again.") from error
     return Documents(tokens.astype(np.int64), starts.astype(np.int64), kinds.astype(np.int64))
+
+
+def load_text(path: Path) -> Documents:
+    """Read a token file that must have a token.
+
+    Raises:
+        TrainingError: as `load_documents`, or there is none.
+    """
+    documents = load_documents(path)
+    if not len(documents.tokens):
+        raise TrainingError(f"{path} holds no text.", remedy="Build a larger corpus: paceline zoo corpus DIR.")
+    return documents
 
 
 def load_windows(path: Path, length: int, seed: int = 0) -> Windows:

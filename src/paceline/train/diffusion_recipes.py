@@ -13,16 +13,18 @@ from pathlib import Path
 
 import torch
 
-from paceline.decode.denoiser import Denoiser
+from paceline.decode.denoiser import Denoiser, check_diffuses
 from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_text
 from paceline.models.diffusion_spec import Diffusion
-from paceline.models.load import check_same_tokens, load_transformer
+from paceline.models.load import check_same_tokens, load_transformer, model_config
+from paceline.models.pairs import end_tokens
 from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_transformer
+from paceline.models.spec import Spec, transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
-from paceline.train.data import target_tokenizer, tokenizer_of
+from paceline.train.data import checksum, load_documents, target_tokenizer, tokenizer_of
 from paceline.train.dllm import train_dllm
 from paceline.train.fit.checkpoint import differences
 from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in, weights_checksum
@@ -42,7 +44,8 @@ def make_dllm(start: Path | None, config: DllmConfig, mask_token: str, out: Path
             with; None begins with random weights in the shape of the bundled target.
 
     Raises:
-        TrainingError, ConfigError: as `train_dllm` and `alone_in`, or the tokenizer lacks the mask token.
+        TrainingError, ConfigError: as `train_dllm` and `alone_in`, the tokenizer lacks the mask token, or `start` has
+            another one, or no room for it.
         CheckpointError: no such checkpoint; the corpus has another tokenizer.
     """
     tokenizer = tokenizer_of(config.corpus / "tokenizer")
@@ -52,7 +55,7 @@ def make_dllm(start: Path | None, config: DllmConfig, mask_token: str, out: Path
     with team_in(out) as team:
         torch.manual_seed(config.fit.seed)
         model = _opened(start, tokenizer, mask)
-        train_dllm(model, config, _text_end(tokenizer), out / "run")
+        train_dllm(model, config, _text_end(tokenizer), out / "run", weights_checksum(start))
         if team.is_main_process:
             copy_tokenizer(start or config.corpus / "tokenizer", out)
             save_transformer(model, out)
@@ -82,14 +85,15 @@ def make_verifier(
     opening = opening_of(tokenizer, turn_start)
     for other in (tokenizer_of(config.corpus / "tokenizer"), *([] if start is None else [target_tokenizer(start)])):
         check_same_tokens(tokenizer.vocabulary, other.vocabulary)
+    spec = transformer_spec(model_config(dllm))
+    check_diffuses(spec)
     with team_in(out) as team:
-        model = Denoiser(load_transformer(dllm, torch.float32), tokenizer.size)
         if team.is_main_process:
-            _sampled(dllm, model, tokenizer, config.corpus, opening, samples, out / "samples")
+            _sample(dllm, tokenizer, config.corpus, opening, samples, out / "samples")
         team.wait_for_everyone()
         torch.manual_seed(config.fit.seed)
-        verifier = _verifier(model, start)
-        train_verifier(verifier, *load_samples(out / "samples"), config, out / "run")
+        verifier = _verifier(spec, start)
+        train_verifier(verifier, *load_samples(out / "samples"), config, out / "run", weights_checksum(start))
         if team.is_main_process:
             copy_tokenizer(dllm, out)
             save_transformer(verifier, out)
@@ -101,6 +105,7 @@ def _opened(start: Path | None, tokenizer: Tokenizer, mask: int) -> Transformer:
     if start is None:
         return Transformer(replace(bundled_target_spec(tokenizer.size, end_ids_of(tokenizer)), diffusion=diffusion))
     model = load_transformer(start, torch.float32, trainable=True)
+    _check_mask(start, model.spec, mask)
     if model.spec.diffusion is not None:
         return model
     if model.spec.family != "qwen3":
@@ -111,6 +116,16 @@ def _opened(start: Path | None, tokenizer: Tokenizer, mask: int) -> Transformer:
     return opened
 
 
+def _check_mask(start: Path, spec: Spec, mask: int) -> None:
+    """Refuse a mask token that is not the model's, or that it has no room for."""
+    if spec.diffusion is not None and spec.diffusion.mask_token_id != mask:
+        told = f"The mask token has id {mask}, that of {start} has {spec.diffusion.mask_token_id}."
+        raise ConfigError(told, remedy="Name its own.", param="mask_token")
+    if mask >= spec.vocab_size:
+        told = f"The mask token has id {mask}, and {start} has {spec.vocab_size} ids."
+        raise ConfigError(told, remedy="Name a token that the model has.", param="mask_token")
+
+
 def _text_end(tokenizer: Tokenizer) -> int:
     """The token behind the end of a document."""
     if not tokenizer.eos_ids:
@@ -118,29 +133,36 @@ def _text_end(tokenizer: Tokenizer) -> int:
     return min(tokenizer.eos_ids)
 
 
-def _sampled(
+def _sample(
     folder: Path,
-    dllm: Denoiser,
     tokenizer: Tokenizer,
     corpus: Path,
     opening: tuple[int, ...],
     config: SamplesConfig,
     out: Path,
 ) -> None:
-    """Let the dLLM speak; refuses to mix samples of other settings or of another model."""
-    settings = {"dllm_checksum": weights_checksum(folder), "turn_start_ids": opening, **asdict(config)}
+    """Let the dLLM in `folder` speak; refuses to mix samples of other settings, of other text or of another model."""
+    known_by = {"dllm_checksum": weights_checksum(folder), "corpus_checksum": _text_checksum(corpus / "train.npz")}
+    settings = {**known_by, "turn_start_ids": opening, **asdict(config)}
     known = out / "settings.json"
     if not known.is_file():
         write_text(known, json.dumps(settings))
     if told := differences(read_json(known), json.loads(json.dumps(settings))):
         raise TrainingError(f"{out} holds other samples: {told}.", remedy="Use these settings, or another folder.")
-    ends = frozenset(dllm.model.spec.eos_token_ids) | tokenizer.eos_ids
+    dllm = Denoiser(load_transformer(folder, torch.float32), tokenizer.size)
+    ends = end_tokens(folder, dllm.model.spec.eos_token_ids, tokenizer)
     generate_samples(dllm, corpus / "train.npz", opening, config, ends, out)
 
 
-def _verifier(dllm: Denoiser, start: Path | None) -> Transformer:
+def _text_checksum(path: Path) -> int:
+    documents = load_documents(path)
+    return checksum(torch.from_numpy(documents.tokens), torch.from_numpy(documents.starts))
+
+
+def _verifier(dllm: Spec, start: Path | None) -> Transformer:
+    """The model to train: that of `start`, or new."""
     if start is None:
-        return Transformer(bundled_verifier_spec(dllm.model.spec))
+        return Transformer(bundled_verifier_spec(dllm))
     model = load_transformer(start, torch.float32, trainable=True)
     if model.spec.diffusion is not None:
         raise ConfigError(f"{start} is a diffusion model.", remedy="A verifier is autoregressive.")

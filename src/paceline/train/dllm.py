@@ -9,38 +9,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.errors import ConfigError
 from paceline.models.attention import dense_attention
+from paceline.models.diffusion_spec import Diffusion
 from paceline.models.transformer import Transformer
-from paceline.train.data import Documents, fingerprint, load_documents
+from paceline.train.data import Documents, fingerprint, load_text
 from paceline.train.fit.loop import fit
 from paceline.train.losses import token_nats
 from paceline.train.masking import Masked, masked_rows, text_rows
-from paceline.train.options import DllmConfig
+from paceline.train.options import ROW_STEP, DllmConfig
 
 __all__ = ["masked_loss", "train_dllm"]
 
-_STEP = 32
-"""Rows are multiples of so many tokens long."""
 
-
-def train_dllm(model: Transformer, config: DllmConfig, end_id: int, run: Path) -> None:
+def train_dllm(model: Transformer, config: DllmConfig, end_id: int, run: Path, start: int = 0) -> None:
     """Train `model`, which must be a diffusion model, in place; resumes from `run` where that holds a checkpoint.
 
+    Args:
+        end_id: the token behind the end of a document.
+        start: checksum of the weights that `model` begins with, 0 for random ones: a run is resumed only with the same.
+
     Raises:
-        ConfigError: a batch of fewer tokens than a row; or as `fit`.
-        TrainingError: no corpus; or as `fit`.
+        ConfigError: as `fit`.
+        TrainingError: no corpus, or one without text; or as `fit`.
     """
-    if config.tokens_per_batch < config.longest_row:
-        told = f"tokens_per_batch is {config.tokens_per_batch}, longest_row is {config.longest_row}."
-        raise ConfigError(told, remedy="A batch must hold one row at least.")
-    train, heldout = (load_documents(config.corpus / f"{name}.npz") for name in ("train", "heldout"))
+    train, heldout = (load_text(config.corpus / f"{name}.npz") for name in ("train", "heldout"))
 
     def batch_at(index: int) -> tuple[Tensor, ...]:
         batch = _batch(train, config, end_id, np.random.default_rng((config.fit.seed, 6, index)))
@@ -57,14 +56,16 @@ def train_dllm(model: Transformer, config: DllmConfig, end_id: int, run: Path) -
         "rows": [config.shortest_row, config.longest_row],
         "runs": [config.run_share, config.longest_run],
         "tokens": fingerprint(torch.from_numpy(train.tokens).unsqueeze(0)),
+        "end_id": end_id,
+        "diffusion": asdict(_diffusion_of(model)),
+        "start": start,
     }
     fit(model, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting="tokens_per_batch")
 
 
 def masked_loss(model: Transformer, batch: Masked) -> Tensor:
     """The weighted loss of the masked tokens, in nats per token of the text; only their rows go through the head."""
-    diffusion = model.spec.diffusion
-    assert diffusion is not None, "an autoregressive model has no mask"
+    diffusion = _diffusion_of(model)
     rows, length = batch.tokens.shape
     shown = batch.tokens.masked_fill(batch.masked, diffusion.mask_token_id)
     attend = dense_attention(rows, model.spec.windows, causal=False)
@@ -74,8 +75,13 @@ def masked_loss(model: Transformer, batch: Masked) -> Tensor:
     return (nats * batch.weights.flatten()[places]).sum() / rows
 
 
+def _diffusion_of(model: Transformer) -> Diffusion:
+    assert model.spec.diffusion is not None, "an autoregressive model has no mask"
+    return model.spec.diffusion
+
+
 def _batch(documents: Documents, config: DllmConfig, end_id: int, rng: np.random.Generator) -> Masked:
-    length = _STEP * int(rng.integers(config.shortest_row // _STEP, config.longest_row // _STEP + 1))
+    length = ROW_STEP * int(rng.integers(config.shortest_row // ROW_STEP, config.longest_row // ROW_STEP + 1))
     tokens = text_rows(documents, config.tokens_per_batch // length, length, end_id, rng)
     return masked_rows(tokens, end_id, config.run_share, config.longest_run, rng)
 
@@ -85,10 +91,10 @@ def _heldout(model: Transformer, documents: Documents, config: DllmConfig, end_i
     """Both kinds of loss on the same pieces of held-out text in every evaluation."""
     model.eval()
     figures = {}
+    rows = min(config.evaluation_rows, config.tokens_per_batch // config.longest_row)
+    batches = config.evaluation_rows // rows
     for name, share in (("heldout_scattered", 0.0), ("heldout_runs", 1.0)):
         rng = np.random.default_rng(7)
-        rows = config.tokens_per_batch // config.longest_row
-        batches = max(1, config.evaluation_rows // rows)
         losses = []
         for _ in range(batches):
             tokens = text_rows(documents, rows, config.longest_row, end_id, rng)

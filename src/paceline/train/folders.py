@@ -34,17 +34,23 @@ def team_in(out: Path) -> Iterator[PartialState]:
         yield team
 
 
-def weights_checksum(folder: Path) -> int:
-    """Of all weights of a checkpoint, wherever it lies."""
+def weights_checksum(folder: Path | None) -> int:
+    """Of all weights of a checkpoint, wherever it lies; 0 without one."""
+    if folder is None:
+        return 0
     return checksum(*(tensor for _, tensor in sorted(read_tensors(folder).items())))
 
 
 def opening_of(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:
-    """The ids of what opens an assistant's turn."""
+    """The ids of what opens an assistant's turn.
+
+    Raises:
+        ConfigError: nothing, for this tokenizer.
+    """
     # A tokenizer may begin every text with a start token, which stands nowhere inside a document.
     opening = tuple(tokenizer.encode(turn_start)[len(tokenizer.encode("")) :])
     if not opening:
-        raise ConfigError(f"The target's tokenizer lacks the turn start {turn_start!r}.", remedy="Name the one it has.")
+        raise ConfigError(f"The tokenizer lacks the turn start {turn_start!r}.", remedy="Name the one it has.")
     return opening
 
 
@@ -63,8 +69,12 @@ def copy_tokenizer(folder: Path, out: Path) -> None:
 
 
 def mask_id_of(tokenizer: Tokenizer, name: str) -> int:
-    """The id of the token that stands for an empty slot."""
+    """The id of the token that stands for an empty slot.
+
+    Raises:
+        ConfigError: the tokenizer has no such token.
+    """
     mask = tokenizer.token_id(name)
     if mask is None:
-        raise ConfigError(f"The target's tokenizer lacks the mask token {name!r}.", remedy="Name the one it has.")
+        raise ConfigError(f"The tokenizer lacks the mask token {name!r}.", remedy="Name the one it has.")
     return mask

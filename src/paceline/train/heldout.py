@@ -25,7 +25,7 @@ from paceline.models.load import check_same_tokens, load_transformer
 from paceline.models.transformer import Transformer
 from paceline.progress import progress
 from paceline.text import Tokenizer
-from paceline.train.data import Documents, load_documents, target_tokenizer, tokenizer_of
+from paceline.train.data import Documents, load_text, target_tokenizer, tokenizer_of
 from paceline.train.losses import token_nats
 from paceline.train.ngram import ngrams
 from paceline.zoo.documents import KINDS
@@ -59,7 +59,7 @@ def score(folder: Path, corpus: Path) -> list[Score]:
     """
     tokenizer = target_tokenizer(folder)
     check_same_tokens(tokenizer.vocabulary, tokenizer_of(corpus / "tokenizer").vocabulary)
-    heldout, train = _some(corpus / "heldout.npz"), _some(corpus / "train.npz")
+    heldout, train = load_text(corpus / "heldout.npz"), load_text(corpus / "train.npz")
     before = _before_documents(folder, tokenizer)
     model = Target(load_transformer(folder, torch.float32), tokenizer.size).model
     by_model = document_nats(model, heldout, before)
@@ -74,13 +74,6 @@ def score(folder: Path, corpus: Path) -> list[Score]:
         if not each.bytes:
             warnings.warn(f"{corpus / 'heldout.npz'} has no text of kind {each.kind}: no score.", stacklevel=2)
     return [each for each in found if each.bytes]
-
-
-def _some(path: Path) -> Documents:
-    documents = load_documents(path)
-    if not len(documents.tokens):
-        raise TrainingError(f"{path} holds no text.", remedy="Build a larger corpus: paceline zoo corpus DIR.")
-    return documents
 
 
 def _before_documents(folder: Path, tokenizer: Tokenizer) -> int:

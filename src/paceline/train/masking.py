@@ -47,7 +47,7 @@ class Masked:
 def text_rows(documents: Documents, rows: int, length: int, end_id: int, rng: np.random.Generator) -> Tensor:
     """Random pieces of documents, int64 [rows, length]; half of them begin where their document does.
 
-    Documents are drawn by their lengths, so that every token is as likely as any other.
+    Documents are drawn by their lengths, and the other half begins anywhere in its document, each place alike.
     """
     found = np.full((rows, length), end_id, dtype=np.int64)
     places = rng.integers(0, len(documents.tokens), rows)
@@ -64,7 +64,8 @@ def masked_rows(tokens: Tensor, end_id: int, run_share: float, longest_run: int,
     """Mask `run_share` of the rows by a tail or a hole of at most `longest_run` tokens, the others at random.
 
     Each row's loss is the bound on its negative log-likelihood per token that its kind of masking gives: sum of the
-    masked tokens' losses over t * length (LLaDA, equation 3), or their mean where a run is masked.
+    masked tokens' losses over t * (length - 1), as the first is never masked (LLaDA, equation 3), or their mean where
+    a run is masked. In both, an end token behind another one counts a tenth.
     """
     rows, length = tokens.shape
     runs = rng.random(rows) < run_share

@@ -13,6 +13,7 @@ from paceline.errors import ConfigError
 from paceline.settings import Setting
 
 __all__ = [
+    "ROW_STEP",
     "TURN_START",
     "DllmConfig",
     "DrafterConfig",
@@ -29,6 +30,9 @@ Weighting = Literal["decay", "pace"]
 
 TURN_START = "<|im_start|>assistant\n"
 """What opens an assistant's turn in the chat format of the zoo."""
+
+ROW_STEP = 32
+"""Rows of a diffusion model's training are multiples of so many tokens long."""
 
 _HOTTEST = 100.0
 """The highest temperature that a request may have."""
@@ -102,7 +106,7 @@ class DllmConfig:
     """Settings of a diffusion language model's training.
 
     Raises:
-        ConfigError: rows that are not multiples of 32 tokens, or not in order.
+        ConfigError: rows that are not multiples of 32 tokens, or not in order; a batch that does not hold the longest.
     """
 
     corpus: Annotated[Path, Setting("Folder with train.npz and heldout.npz, as `paceline zoo corpus` writes it.")]
@@ -120,9 +124,12 @@ class DllmConfig:
     evaluation_rows: Annotated[int, Setting("Held-out rows per evaluation.", least=1)] = 66
 
     def __post_init__(self) -> None:
-        if self.shortest_row % 32 or self.longest_row % 32 or self.shortest_row > self.longest_row:
+        if self.shortest_row % ROW_STEP or self.longest_row % ROW_STEP or self.shortest_row > self.longest_row:
             told = f"shortest_row is {self.shortest_row}, longest_row is {self.longest_row}."
-            raise ConfigError(told, remedy="Give multiples of 32, the shorter first.")
+            raise ConfigError(told, remedy=f"Give multiples of {ROW_STEP}, the shorter first.")
+        if self.tokens_per_batch < self.longest_row:
+            told = f"tokens_per_batch is {self.tokens_per_batch}, longest_row is {self.longest_row}."
+            raise ConfigError(told, remedy="A batch must hold one row at least.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import json
 import warnings
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,6 +19,7 @@ from paceline.decode.target import Target
 from paceline.errors import TrainingError
 from paceline.files import write_text
 from paceline.models.load import check_same_tokens, load_transformer
+from paceline.models.pairs import end_tokens
 from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_drafter, save_transformer
 from paceline.models.spec import transformer_spec
@@ -35,9 +36,6 @@ from paceline.train.responses import Responses, generate_responses, load_respons
 from paceline.train.target import bundled_target_spec, train_target
 from paceline.train.teacher import Teacher, teach
 from paceline.train.unloop import train_unloop
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["answers_width", "make_drafter", "make_target", "make_unlooped"]
 
@@ -153,7 +151,7 @@ def _answer(
     else:
         write_text(known, json.dumps(settings))
     model = load_transformer(folder, torch.float32)
-    ends = frozenset(model.spec.eos_token_ids) | tokenizer.eos_ids
+    ends = end_tokens(folder, model.spec.eos_token_ids, tokenizer)
     generate_responses(Target(model, tokenizer.size), corpus / "train.npz", opening, config, ends, out)
 
 

@@ -34,7 +34,7 @@ __all__ = ["Sample", "generate_samples", "load_samples", "sample"]
 
 
 class _Finished(NamedTuple):
-    """What is kept of a text: its place among the prompts, its tokens, how many of them are the prompt, and the logs."""
+    """What is kept of a text: its place among the prompts, its tokens, how many are the prompt, and what was logged."""
 
     index: int
     tokens: list[int]

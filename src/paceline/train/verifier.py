@@ -20,7 +20,7 @@ from torch import Tensor
 from paceline.errors import TrainingError
 from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
-from paceline.train.data import fingerprint, load_windows
+from paceline.train.data import checksum, fingerprint, load_windows
 from paceline.train.fit.loop import fit
 from paceline.train.forward import next_logits
 from paceline.train.losses import next_token_loss, truncated_divergence, weighted_mean
@@ -51,11 +51,14 @@ def bundled_verifier_spec(dllm: Spec) -> Spec:
     )
 
 
-def train_verifier(model: Transformer, samples: Responses, said: Teacher, config: VerifierConfig, run: Path) -> None:
+def train_verifier(
+    model: Transformer, samples: Responses, said: Teacher, config: VerifierConfig, run: Path, start: int = 0
+) -> None:
     """Train `model` in place; resumes from `run` where that holds a checkpoint.
 
     Args:
         samples: the dLLM's own; said: what it said behind each of their tokens but the last (only the answers count).
+        start: checksum of the weights that `model` begins with, 0 for random ones: a run is resumed only with the same.
 
     Raises:
         TrainingError: no corpus, or too few samples to keep some back; or as `fit`.
@@ -95,6 +98,9 @@ def train_verifier(model: Transformer, samples: Responses, said: Teacher, config
         "distill_share": config.distill_share,
         "windows": fingerprint(windows.tokens),
         "samples": fingerprint(samples.tokens),
+        "said": checksum(*said),
+        "heldout_samples": len(heldout),
+        "start": start,
     }
     fit(model, batch_at, loss, evaluate, config.fit, run, recipe, "windows_per_batch")
 
