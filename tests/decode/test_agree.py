@@ -53,3 +53,9 @@ def test_at_both_ends_the_product_is_the_model_itself() -> None:
     assert product(one, other, 1.0) is one
     assert product(one, other, 0.0) is other
     assert product(one, other, 0.5)[0, 1] == -torch.inf
+
+
+def test_half_precision_is_mixed_in_single() -> None:
+    """A product of bfloat16 would be rounded to 3 digits, and tokens that differ would tie."""
+    dllm, verifier = torch.randn(2, 3, 50, generator=torch.Generator().manual_seed(1)).bfloat16().unbind()
+    assert torch.equal(product(dllm, verifier, 0.3), product(dllm.float(), verifier.float(), 0.3))

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from paceline.decode.processors import widen
+
 if TYPE_CHECKING:
     from jaxtyping import Float
 
@@ -42,7 +44,7 @@ def equal_prefix(one: Sequence[int], other: Sequence[int]) -> int:
 def product(
     dllm: Float[Tensor, "rows vocab"], verifier: Float[Tensor, "rows vocab"], weight: float
 ) -> Float[Tensor, "rows vocab"]:
-    """Scores of the law p_D^R p_AR^(1 - R), up to a constant of each row.
+    """Scores of the law p_D^R p_AR^(1 - R), up to a constant of each row; half precision is widened before it is mixed.
 
     Args:
         dllm, verifier: scores of both models; -inf rules an id out.
@@ -50,4 +52,4 @@ def product(
     """
     if weight in (0.0, 1.0):
         return dllm if weight else verifier
-    return weight * dllm + (1.0 - weight) * verifier
+    return weight * widen(dllm) + (1.0 - weight) * widen(verifier)

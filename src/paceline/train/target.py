@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from paceline.errors import ConfigError
-from paceline.models.attention import dense_attention
 from paceline.models.spec import Rope, Spec
 from paceline.models.transformer import Transformer
 from paceline.train.data import Windows, fingerprint, load_windows, repeat_tail
 from paceline.train.fit.loop import fit
+from paceline.train.forward import next_logits
 from paceline.train.losses import next_token_loss, repetition_loss
 from paceline.train.options import TargetConfig
 
@@ -100,15 +100,10 @@ def _with_repetition(batch: Tensor, repeated: int, rng: np.random.Generator) -> 
 
 def _loss(model: Transformer, batch: Tensor, starts: Tensor | None = None, periods: Tensor | None = None) -> Tensor:
     """Mean loss of the windows; the last len(starts) of them repeat themselves."""
-    count, length = batch.shape[0], batch.shape[1] - 1
-    positions = torch.arange(length).repeat(count)
-    attend = dense_attention(count, model.spec.windows)
-    hidden = model(batch[:, :-1].reshape(-1), positions, attend).hidden
-    logits, targets = model.head(hidden), batch[:, 1:]
+    count, logits, targets = len(batch), next_logits(model, batch), batch[:, 1:]
     if starts is None or periods is None:
-        return next_token_loss(logits, targets.reshape(-1))
+        return next_token_loss(logits.flatten(0, 1), targets.flatten())
     plain = count - len(starts)
-    logits = logits.view(count, length, -1)
     learned = next_token_loss(logits[:plain].flatten(0, 1), targets[:plain].flatten())
     # A window's target j is its token j + 1.
     looped = repetition_loss(logits[plain:], targets[plain:], starts - 1, periods)
