@@ -50,14 +50,11 @@ def test_a_trained_pair_decodes_by_apd(run: Run, built: Path, tmp_path: Path) ->
     assert {path.name for path in verifier.iterdir()} == {
         "config.json", "model.safetensors", "run", "samples", "tokenizer.json", "tokenizer_config.json",
     }  # fmt: skip
+    llm = LLM(dllm, verifier=verifier)
     for prompt in ("Once", [{"role": "user", "content": "hi"}]):
-        llm = LLM(dllm, verifier=verifier)
-        answer = llm.generate([prompt], Sampling(max_tokens=20))[0]
-        assert llm.method == "apd"
-        assert (
-            answer.token_ids
-            == LLM(dllm, verifier=verifier, max_batch=1).generate([prompt], Sampling(max_tokens=20))[0].token_ids
-        )
+        (answer,) = llm.generate([prompt], Sampling(max_tokens=20))
+        assert 1 <= len(answer.token_ids) <= 20
+        assert answer.stats.method == "apd"
 
 
 def test_without_a_start_it_begins_with_random_weights(run: Run, built: Path, tmp_path: Path) -> None:
@@ -70,8 +67,24 @@ def test_without_a_start_it_begins_with_random_weights(run: Run, built: Path, tm
 def test_a_verifier_is_adapted_to_other_text(run: Run, built: Path, tmp_path: Path) -> None:
     assert train_dllm(run, built, tmp_path / "dllm").code == 0
     assert train_verifier(run, built, tmp_path / "dllm", tmp_path / "first").code == 0
-    told = train_verifier(run, built, tmp_path / "dllm", tmp_path / "second", "--start", tmp_path / "first")
-    assert told.code == 0, told.err
+    for rate in ("0", "0.01"):
+        begun = ("--start", tmp_path / "first", "--learning-rate", rate)
+        told = train_verifier(run, built, tmp_path / "dllm", tmp_path / rate, *begun)
+        assert told.code == 0, told.err
+    first, same, learnt = (read_tensors(tmp_path / name) for name in ("first", "0", "0.01"))
+    assert all(torch.equal(tensor, same[name]) for name, tensor in first.items())
+    assert not all(torch.equal(tensor, learnt[name]) for name, tensor in first.items())
+
+
+def test_a_dllm_begins_with_the_weights_of_its_start(run: Run, built: Path, tmp_path: Path) -> None:
+    """At a rate of 0 it keeps those of the autoregressive model, and of the diffusion model that was made of that."""
+    windows = ("--window-tokens", 16, "--windows-per-batch", 2, "--evaluation-windows", 2)
+    assert run("train", "target", "--corpus", built, "--steps", 2, *windows, "--out", tmp_path / "0").code == 0
+    for start, out in (("0", "1"), ("1", "2")):
+        told = train_dllm(run, built, tmp_path / out, "--start", tmp_path / start, "--learning-rate", 0)
+        assert told.code == 0, told.err
+    target, *dllms = (read_tensors(tmp_path / name) for name in ("0", "1", "2"))
+    assert all(torch.equal(tensor, dllm[name]) for dllm in dllms for name, tensor in target.items())
 
 
 def test_samples_of_other_settings_or_of_another_model_are_not_mixed(run: Run, built: Path, tmp_path: Path) -> None:

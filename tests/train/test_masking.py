@@ -68,9 +68,9 @@ def test_scattered_masks_weigh_one_on_average() -> None:
 def test_end_tokens_behind_the_end_weigh_a_tenth() -> None:
     tokens = torch.tensor([[1, 2, END, END, END, END]])
     batch = masked_rows(tokens.repeat(200, 1), END, 0.0, 3, np.random.default_rng(5))
-    for weights, masked in zip(batch.weights, batch.masked, strict=True):
-        if masked[2] and masked[4]:
-            assert weights[4] == pytest.approx(0.1 * float(weights[2]))
+    both = batch.weights[batch.masked[:, 2] & batch.masked[:, 4]]
+    assert len(both) > 20
+    assert torch.allclose(both[:, 4], 0.1 * both[:, 2])
 
 
 def test_the_same_seed_gives_the_same_batch() -> None:
