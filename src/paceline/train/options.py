@@ -17,6 +17,7 @@ __all__ = [
     "DllmConfig",
     "DrafterConfig",
     "FitConfig",
+    "JointConfig",
     "Objective",
     "ResponsesConfig",
     "SamplesConfig",
@@ -123,6 +124,17 @@ class DllmConfig:
         if self.shortest_row % 32 or self.longest_row % 32 or self.shortest_row > self.longest_row:
             told = f"shortest_row is {self.shortest_row}, longest_row is {self.longest_row}."
             raise ConfigError(told, remedy="Give multiples of 32, the shorter first.")
+
+
+@dataclass(frozen=True, slots=True)
+class JointConfig:
+    """Settings of training a diffusion model and its verifier together."""
+
+    rows: DllmConfig
+    marginal_share: Annotated[
+        float, Setting("Share of the diffusion model's own loss; the rest is that of the product.", least=0, most=1)
+    ] = 0.7
+    alpha: Annotated[float, Setting("The diffusion model's weight in the product, as in APD.", least=0, most=1)] = 0.5
 
 
 @dataclass(frozen=True, slots=True)
