@@ -133,3 +133,21 @@ def test_what_cannot_be_begun_with(run: Run, built: Path, tmp_path: Path) -> Non
     told = train_dllm(run, built, tmp_path / "new", "--start", folder)
     assert told.code == 2
     assert f"and {folder} has 1 ids" in told.err
+
+
+def test_both_are_trained_together(run: Run, built: Path, tmp_path: Path) -> None:
+    dllm, verifier, out = tmp_path / "dllm", tmp_path / "verifier", tmp_path / "out"
+    assert train_dllm(run, built, dllm).code == 0
+    assert train_verifier(run, built, dllm, verifier).code == 0
+    rows = ("--longest-row", 64, "--tokens-per-batch", 128, "--evaluation-rows", 2)
+    common = ("--corpus", built, "--steps", 2, "--learning-rate", 0.02, *rows)
+    told = run("train", "joint", *common, "--dllm", dllm, "--verifier", verifier, "--out", out)
+    assert told.code == 0, told.err
+    for name, before in (("dllm", dllm), ("verifier", verifier)):
+        old, new = (read_tensors(folder)["model.embed_tokens.weight"] for folder in (before, out / name))
+        assert (old != new).any()
+    answer = LLM(out / "dllm", verifier=out / "verifier").generate(["Once"], Sampling(max_tokens=5))[0]
+    assert answer.token_ids
+    swapped = run("train", "joint", *common, "--dllm", verifier, "--verifier", dllm, "--out", tmp_path / "swapped")
+    assert swapped.code == 2
+    assert "is an autoregressive model" in swapped.err

@@ -19,6 +19,7 @@ from paceline.train.options import (
     TURN_START,
     DllmConfig,
     DrafterConfig,
+    JointConfig,
     ResponsesConfig,
     SamplesConfig,
     TargetConfig,
@@ -26,7 +27,7 @@ from paceline.train.options import (
     VerifierConfig,
 )
 
-__all__ = ["app", "dllm", "drafter", "target", "unloop", "verifier"]
+__all__ = ["app", "dllm", "drafter", "joint", "target", "unloop", "verifier"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -38,6 +39,7 @@ Corpus = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder
 Out = Annotated[Path, typer.Option(file_okay=False, help="Folder for the checkpoint; the same one resumes.")]
 Trained = Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")]
 MaskToken = Annotated[str, typer.Option(help="The token that stands for an empty slot.")]
+Diffusing = Annotated[str, typer.Option(help="The diffusion model: a folder or a hub id.")]
 TurnStart = Annotated[str, typer.Option(help="What opens an assistant's turn.")]
 
 
@@ -131,7 +133,7 @@ def dllm(
 @resumable()
 def verifier(
     *,
-    dllm: Annotated[str, typer.Option(help="The diffusion model: a folder or a hub id.")],
+    dllm: Diffusing,
     corpus: Corpus,
     out: Out,
     start: Annotated[str | None, typer.Option(help="A verifier to go on with, as on the text of a domain.")] = None,
@@ -147,4 +149,25 @@ def verifier(
     set_threads(threads)
     begun = None if start is None else resolve(start)
     make_verifier(resolve(dllm), begun, recipe, samples, turn_start=turn_start, out=out)
+    say(f"Wrote {out}.")
+
+
+@app.command("joint")
+@configured(steps=300, learning_rate=5e-4)
+@resumable()
+def joint(
+    *,
+    dllm: Diffusing,
+    verifier: Annotated[str, typer.Option(help="Its verifier: a folder or a hub id.")],
+    corpus: Corpus,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for both, dllm/ and verifier/; the same resumes.")],
+    recipe: JointConfig,
+    threads: Threads = None,
+) -> None:
+    """Train a diffusion model and its verifier together, so that their product is right."""
+    from paceline.models.load import resolve
+    from paceline.train.diffusion_recipes import make_joint
+
+    set_threads(threads)
+    make_joint(resolve(dllm), resolve(verifier), recipe, out)
     say(f"Wrote {out}.")

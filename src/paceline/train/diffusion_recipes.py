@@ -28,12 +28,13 @@ from paceline.train.data import checksum, load_documents, target_tokenizer, toke
 from paceline.train.dllm import train_dllm
 from paceline.train.fit.checkpoint import differences
 from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in, weights_checksum
-from paceline.train.options import DllmConfig, SamplesConfig, VerifierConfig
+from paceline.train.joint import train_joint
+from paceline.train.options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
 from paceline.train.samples import generate_samples, load_samples
 from paceline.train.target import bundled_target_spec
 from paceline.train.verifier import bundled_verifier_spec, train_verifier
 
-__all__ = ["make_dllm", "make_verifier"]
+__all__ = ["make_dllm", "make_joint", "make_verifier"]
 
 
 def make_dllm(start: Path | None, config: DllmConfig, mask_token: str, out: Path) -> None:
@@ -92,11 +93,31 @@ def make_verifier(
             _sample(dllm, tokenizer, config.corpus, opening, samples, out / "samples")
         team.wait_for_everyone()
         torch.manual_seed(config.fit.seed)
-        verifier = _verifier(spec, start)
+        verifier = Transformer(bundled_verifier_spec(spec)) if start is None else _autoregressive(start)
         train_verifier(verifier, *load_samples(out / "samples"), config, out / "run", weights_checksum(start))
         if team.is_main_process:
             copy_tokenizer(dllm, out)
             save_transformer(verifier, out)
+
+
+def make_joint(dllm: Path, verifier: Path, config: JointConfig, out: Path) -> None:
+    """Train a diffusion model and its verifier together, into `out`/dllm and `out`/verifier.
+
+    Raises:
+        TrainingError, ConfigError: as `train_joint` and `alone_in`, or a model of the other kind.
+        CheckpointError: no such checkpoint; the corpus or one of them has another tokenizer.
+    """
+    tokenizer = tokenizer_of(config.rows.corpus / "tokenizer")
+    for folder in (dllm, verifier):
+        check_same_tokens(target_tokenizer(folder).vocabulary, tokenizer.vocabulary)
+    with team_in(out) as team:
+        models = {"dllm": _diffusion(dllm), "verifier": _autoregressive(verifier)}
+        starts = weights_checksum(dllm), weights_checksum(verifier)
+        train_joint(models["dllm"], models["verifier"], config, _text_end(tokenizer), out / "run", starts)
+        if team.is_main_process:
+            for (name, model), source in zip(models.items(), (dllm, verifier), strict=True):
+                copy_tokenizer(source, out / name)
+                save_transformer(model, out / name)
 
 
 def _opened(start: Path | None, tokenizer: Tokenizer, mask: int) -> Transformer:
@@ -159,11 +180,15 @@ def _text_checksum(path: Path) -> int:
     return checksum(torch.from_numpy(documents.tokens), torch.from_numpy(documents.starts))
 
 
-def _verifier(dllm: Spec, start: Path | None) -> Transformer:
-    """The model to train: that of `start`, or new."""
-    if start is None:
-        return Transformer(bundled_verifier_spec(dllm))
-    model = load_transformer(start, torch.float32, trainable=True)
+def _diffusion(folder: Path) -> Transformer:
+    model = load_transformer(folder, torch.float32, trainable=True)
+    if model.spec.diffusion is None:
+        raise ConfigError(f"{folder} is an autoregressive model.", remedy="Give a diffusion language model.")
+    return model
+
+
+def _autoregressive(folder: Path) -> Transformer:
+    model = load_transformer(folder, torch.float32, trainable=True)
     if model.spec.diffusion is not None:
-        raise ConfigError(f"{start} is a diffusion model.", remedy="A verifier is autoregressive.")
+        raise ConfigError(f"{folder} is a diffusion model.", remedy="A verifier is autoregressive.")
     return model

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ from paceline.train.losses import token_nats
 from paceline.train.masking import Masked, masked_rows, text_rows
 from paceline.train.options import ROW_STEP, DllmConfig
 
-__all__ = ["masked_loss", "train_dllm"]
+__all__ = ["draw_batch", "heldout_losses", "masked_logits", "masked_loss", "rows_recipe", "train_dllm", "weighted_nats"]
 
 
 def train_dllm(model: Transformer, config: DllmConfig, end_id: int, run: Path, start: int = 0) -> None:
@@ -42,37 +43,65 @@ def train_dllm(model: Transformer, config: DllmConfig, end_id: int, run: Path, s
     train, heldout = (load_text(config.corpus / f"{name}.npz") for name in ("train", "heldout"))
 
     def batch_at(index: int) -> tuple[Tensor, ...]:
-        batch = _batch(train, config, end_id, np.random.default_rng((config.fit.seed, 6, index)))
+        batch = draw_batch(train, config, end_id, config.run_share, np.random.default_rng((config.fit.seed, 6, index)))
         return batch.tokens, batch.masked, batch.weights
 
     def loss(tokens: Tensor, masked: Tensor, weights: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
         return masked_loss(model, Masked(tokens, masked, weights)), {}
 
     def evaluate() -> Mapping[str, float]:
-        return _heldout(model, heldout, config, end_id)
+        return heldout_losses(model, heldout, config, end_id)
 
-    recipe = {
-        "tokens_per_batch": config.tokens_per_batch,
-        "rows": [config.shortest_row, config.longest_row],
-        "runs": [config.run_share, config.longest_run],
-        "tokens": fingerprint(torch.from_numpy(train.tokens).unsqueeze(0)),
-        "end_id": end_id,
-        "diffusion": asdict(_diffusion_of(model)),
-        "start": start,
-    }
+    kept = {"diffusion": asdict(_diffusion_of(model)), "start": start}
+    recipe = {**rows_recipe(config, train, end_id), **kept}
     fit(model, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting="tokens_per_batch")
 
 
+def rows_recipe(config: DllmConfig, documents: Documents, end_id: int) -> dict[str, Any]:
+    """What a run that learns from such rows of these documents depends on, beside its models."""
+    return {
+        "tokens_per_batch": config.tokens_per_batch,
+        "rows": [config.shortest_row, config.longest_row],
+        "runs": [config.run_share, config.longest_run],
+        "tokens": fingerprint(torch.from_numpy(documents.tokens).unsqueeze(0)),
+        "end_id": end_id,
+    }
+
+
 def masked_loss(model: Transformer, batch: Masked) -> Tensor:
-    """The weighted loss of the masked tokens, in nats per token of the text; only their rows go through the head."""
+    """The weighted loss of the masked tokens, in nats per token of the text."""
+    logits, places = masked_logits(model, batch)
+    return weighted_nats(logits, places, batch)
+
+
+def masked_logits(model: Transformer, batch: Masked) -> tuple[Tensor, Tensor]:
+    """What the model says of each masked token, which alone go through its head.
+
+    Returns:
+        Logits [masked, vocab], and the places [masked] of these tokens in the flattened batch.
+    """
     diffusion = _diffusion_of(model)
     rows, length = batch.tokens.shape
     shown = batch.tokens.masked_fill(batch.masked, diffusion.mask_token_id)
     attend = dense_attention(rows, model.spec.windows, causal=False)
     hidden = model(shown.flatten(), torch.arange(length).repeat(rows), attend).hidden
     places = batch.masked.flatten().nonzero().squeeze(1)
-    nats = token_nats(model.head(hidden[places - diffusion.logit_shift]), batch.tokens.flatten()[places])
-    return (nats * batch.weights.flatten()[places]).sum() / rows
+    return model.head(hidden[places - diffusion.logit_shift]), places
+
+
+def weighted_nats(logits: Tensor, places: Tensor, batch: Masked) -> Tensor:
+    """The loss of a batch of which `logits` tell the tokens at `places`: the weighted sum, by row."""
+    nats = token_nats(logits, batch.tokens.flatten()[places])
+    return (nats * batch.weights.flatten()[places]).sum() / len(batch.tokens)
+
+
+def draw_batch(
+    documents: Documents, config: DllmConfig, end_id: int, run_share: float, rng: np.random.Generator
+) -> Masked:
+    """Rows of one random length, of which `run_share` have lost a run of tokens."""
+    length = ROW_STEP * int(rng.integers(config.shortest_row // ROW_STEP, config.longest_row // ROW_STEP + 1))
+    tokens = text_rows(documents, config.tokens_per_batch // length, length, end_id, rng)
+    return masked_rows(tokens, end_id, run_share, config.longest_run, rng)
 
 
 def _diffusion_of(model: Transformer) -> Diffusion:
@@ -80,14 +109,8 @@ def _diffusion_of(model: Transformer) -> Diffusion:
     return model.spec.diffusion
 
 
-def _batch(documents: Documents, config: DllmConfig, end_id: int, rng: np.random.Generator) -> Masked:
-    length = ROW_STEP * int(rng.integers(config.shortest_row // ROW_STEP, config.longest_row // ROW_STEP + 1))
-    tokens = text_rows(documents, config.tokens_per_batch // length, length, end_id, rng)
-    return masked_rows(tokens, end_id, config.run_share, config.longest_run, rng)
-
-
 @torch.no_grad()
-def _heldout(model: Transformer, documents: Documents, config: DllmConfig, end_id: int) -> Mapping[str, float]:
+def heldout_losses(model: Transformer, documents: Documents, config: DllmConfig, end_id: int) -> Mapping[str, float]:
     """Both kinds of loss on the same pieces of held-out text in every evaluation."""
     model.eval()
     figures = {}

@@ -18,6 +18,7 @@ __all__ = [
     "DllmConfig",
     "DrafterConfig",
     "FitConfig",
+    "JointConfig",
     "Objective",
     "ResponsesConfig",
     "SamplesConfig",
@@ -130,6 +131,17 @@ class DllmConfig:
         if self.tokens_per_batch < self.longest_row:
             told = f"tokens_per_batch is {self.tokens_per_batch}, longest_row is {self.longest_row}."
             raise ConfigError(told, remedy="A batch must hold one row at least.")
+
+
+@dataclass(frozen=True, slots=True)
+class JointConfig:
+    """Settings of training a diffusion model and its verifier together."""
+
+    rows: DllmConfig
+    marginal_share: Annotated[
+        float, Setting("Share of the diffusion model's own loss; the rest is that of the product.", least=0, most=1)
+    ] = 0.7
+    alpha: Annotated[float, Setting("The diffusion model's weight in the product, as in APD.", least=0, most=1)] = 0.5
 
 
 @dataclass(frozen=True, slots=True)
