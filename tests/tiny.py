@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from paceline.cache.store import SequenceCache
 from paceline.models.attention import Segment, cached_attention
 from paceline.models.drafter import Drafter
+from paceline.models.drafter_spec import DrafterSpec
 from paceline.models.layout import split
 from paceline.models.save import save_drafter, save_transformer
-from paceline.models.spec import DrafterSpec, Rope, Spec
+from paceline.models.spec import Rope, Spec
 from paceline.models.transformer import Output, Transformer
 
 GOLDEN = Path(__file__).parent / "data" / "golden"

@@ -20,8 +20,8 @@ from paceline.decode.target import Target
 from paceline.engine.loop import Job
 from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
+from paceline.models.drafter_spec import default_target_layer_ids
 from paceline.models.load import load_drafter, load_transformer
-from paceline.models.spec import default_target_layer_ids
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paceline.models.attention import Attend, Segment, cached_attention
+from paceline.models.drafter_spec import DrafterSpec
 from paceline.models.linear import Linear
 from paceline.models.norm import HeadNorm, RmsNorm, rms_norm
 from paceline.models.rotary import Rotary, rotate
-from paceline.models.spec import DrafterSpec
 from paceline.models.transformer import Layer, Transformer, initialize
 
 __all__ = ["Drafter"]

@@ -26,7 +26,8 @@ import torch
 from torch import Tensor
 
 from paceline.errors import CheckpointError
-from paceline.models.spec import DrafterSpec, Spec
+from paceline.models.drafter_spec import DrafterSpec
+from paceline.models.spec import Spec
 
 __all__ = ["Fusion", "fuse", "layout", "split"]
 

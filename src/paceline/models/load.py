@@ -20,10 +20,11 @@ from torch.overrides import TorchFunctionMode
 
 from paceline.errors import CheckpointError, VocabularyMismatch
 from paceline.models.drafter import Drafter
+from paceline.models.drafter_spec import DrafterSpec, drafter_spec
 from paceline.models.layout import fuse
 from paceline.models.linear import Linear
 from paceline.models.safetensors_file import read_json, read_tensors
-from paceline.models.spec import DrafterSpec, Spec, drafter_spec, transformer_spec
+from paceline.models.spec import Spec, transformer_spec
 from paceline.models.transformer import Transformer, prepare
 from paceline.zoo.catalog import bundled_folder
 

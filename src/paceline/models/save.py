@@ -18,9 +18,10 @@ from torch import Tensor
 from paceline.files import write_atomically
 from paceline.models.diffusion_spec import in_own_keys
 from paceline.models.drafter import Drafter
+from paceline.models.drafter_spec import DrafterSpec
 from paceline.models.layout import split
 from paceline.models.safetensors_file import INDEX, WEIGHTS
-from paceline.models.spec import DrafterSpec, Rope, Spec
+from paceline.models.spec import Rope, Spec
 from paceline.models.transformer import Transformer
 
 __all__ = ["drafter_config", "save_drafter", "save_transformer", "transformer_config"]

@@ -1,8 +1,7 @@
 """`config.json` -> `Spec`: everything the one Transformer needs to know about a checkpoint.
 
 Reads the configurations of Llama, Mistral, Qwen2, Qwen3, Dream and LLaDA as Hugging Face writes them, in both styles
-(`rope_theta` and `rope_scaling` at top level, or inside `rope_parameters`), and the DFlash drafter's
-(arXiv 2602.06036; layout of the released checkpoints). Does not read weights and imports no torch.
+(`rope_theta` and `rope_scaling` at top level, or inside `rope_parameters`). Does not read weights and imports no torch.
 """
 
 from __future__ import annotations
@@ -11,18 +10,14 @@ from dataclasses import dataclass
 
 from paceline.errors import CheckpointError, UnsafeCheckpoint, UnsupportedModel
 from paceline.models.diffusion_spec import DIFFUSION_FAMILIES, Diffusion, diffusion_of, in_usual_keys, is_released_code
-from paceline.models.fields import Config, flag, integer, integers, number, section, token_ids
+from paceline.models.fields import Config, flag, integer, number, section, token_ids
 
-__all__ = ["FAMILIES", "DrafterSpec", "Rope", "Spec", "default_target_layer_ids", "drafter_spec", "transformer_spec"]
+__all__ = ["FAMILIES", "MAX_LAYERS", "Rope", "Spec", "refuse_remote_code", "transformer_spec"]
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", *DIFFUSION_FAMILIES)
 
-# Far above every model there is; a file of a few bytes must not ask for more memory than a machine has.
-_MAX_LAYERS = 4096
-_MAX_BLOCK = 4096
-
-# What the released drafters name; ours runs in its place.
-_RELEASED_DRAFTER_CODE = ("dflash.DFlashDraftModel", "modeling_dflash.DFlashDraftModel")
+MAX_LAYERS = 4096
+"""Far above every model there is; a file of a few bytes must not ask for more memory than a machine has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +60,6 @@ class Spec:
     diffusion: Diffusion | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DrafterSpec:
-    """A DFlash drafter: Qwen3 layers between the target's embedding and the target's head.
-
-    `block` describes the layers (its vocabulary is the target's). `causal[i]` says whether the slots of a block
-    see only earlier slots in layer i. Slot 0 of a block is the anchor, slot j predicts the token at anchor + j.
-    """
-
-    block: Spec
-    block_size: int
-    mask_token_id: int
-    target_layer_ids: tuple[int, ...]
-    num_target_layers: int
-    causal: tuple[bool, ...]
-    input_embedding_scale: float = 1.0
-    output_multiplier: float = 1.0
-    final_logit_softcapping: float | None = None
-    guessed_taps: bool = False
-
-
 def transformer_spec(config: Config) -> Spec:
     """Describe the model of a `config.json`.
 
@@ -93,7 +68,7 @@ def transformer_spec(config: Config) -> Spec:
         UnsupportedModel: another family, or a feature of these that Paceline does not run.
         CheckpointError: a key is missing or has no usable value.
     """
-    _refuse_remote_code(config)
+    refuse_remote_code(config)
     config = in_usual_keys(config)
     family = config.get("model_type")
     if family not in FAMILIES:
@@ -108,7 +83,7 @@ def transformer_spec(config: Config) -> Spec:
     head_dim = integer(config, "head_dim", default=128 if family == "qwen3" else hidden // heads)
     if head_dim % 2:
         raise CheckpointError(f"head_dim is {head_dim}.", remedy="Rotary positions need an even number.")
-    layers = integer(config, "num_hidden_layers", high=_MAX_LAYERS)
+    layers = integer(config, "num_hidden_layers", high=MAX_LAYERS)
     attention_bias = flag(config, "attention_bias")
     return Spec(
         family=family,
@@ -133,60 +108,12 @@ def transformer_spec(config: Config) -> Spec:
     )
 
 
-def drafter_spec(config: Config) -> DrafterSpec:
-    """Describe the DFlash drafter of a `config.json`. Keys in `dflash_config` win over those at top level.
-
-    Without `target_layer_ids` the published default is taken and `guessed_taps` set, so that the loader can warn.
+def refuse_remote_code(config: Config) -> None:
+    """Refuse a configuration that names code, unless it is what a family was released with, in whose place ours runs.
 
     Raises:
-        UnsafeCheckpoint: `auto_map` asks for other code than the released drafters', which is not run either.
-        CheckpointError: no mask token, no block size, or taps outside the target; names the key.
-        UnsupportedModel: another architecture, or a version of the format that is not supported.
+        UnsafeCheckpoint: names the code.
     """
-    if config.get("auto_map") in [{"AutoModel": code} for code in _RELEASED_DRAFTER_CODE]:
-        config = {**config, "auto_map": None}
-    _refuse_remote_code(config)
-    keys = {**config, **section(config, "dflash_config")}
-    _refuse_other_block_conventions(keys)
-    if config.get("architectures") != ["DFlashDraftModel"]:
-        raise UnsupportedModel(
-            f"architectures is {config.get('architectures')!r}.", remedy="A drafter must be a DFlashDraftModel."
-        )
-    block = transformer_spec({**config, "model_type": "qwen3", "tie_word_embeddings": True})
-    target_layers = integer(keys, "num_target_layers", high=_MAX_LAYERS)
-    given = integers(keys, "target_layer_ids")
-    taps = given or default_target_layer_ids(target_layers, block.num_layers)
-    for tap in taps:
-        if not 0 <= tap < target_layers:
-            raise CheckpointError(
-                f"target_layer_ids contains {tap}; the target has {target_layers} layers.", param="target_layer_ids"
-            )
-    return DrafterSpec(
-        block=block,
-        block_size=integer(keys, "block_size", high=_MAX_BLOCK),
-        mask_token_id=integer(keys, "mask_token_id", low=0),
-        target_layer_ids=taps,
-        num_target_layers=target_layers,
-        causal=_causal(keys, block),
-        input_embedding_scale=number(keys, "input_embedding_scale", default=1.0),
-        output_multiplier=number(keys, "output_multiplier", default=1.0),
-        final_logit_softcapping=_soft_cap(keys),
-        guessed_taps=not given,
-    )
-
-
-def default_target_layer_ids(target_layers: int, draft_layers: int) -> tuple[int, ...]:
-    """The taps of the released drafters where the configuration names none: evenly spaced in [1, L - 3].
-
-    Halves round to even. One draft layer taps the middle of the target.
-    """
-    if draft_layers == 1:
-        return (target_layers // 2,)
-    step = (target_layers - 4) / (draft_layers - 1)
-    return tuple(round(1 + i * step) for i in range(draft_layers))
-
-
-def _refuse_remote_code(config: Config) -> None:
     if config.get("auto_map") and not is_released_code(config):
         raise UnsafeCheckpoint(
             f"config.json asks for code of its own: auto_map = {config['auto_map']!r}.",
@@ -204,21 +131,6 @@ def _refuse_other_features(config: Config) -> None:
         raise UnsupportedModel(
             f"partial_rotary_factor is {rope['partial_rotary_factor']!r}.", remedy="Paceline rotates whole heads."
         )
-
-
-def _refuse_other_block_conventions(keys: Config) -> None:
-    if keys.get("sample_from_anchor"):
-        raise UnsupportedModel(
-            "sample_from_anchor is set: slot 0 of a block is a prediction.",
-            remedy="Paceline runs drafters whose slot 0 is the anchor.",
-        )
-    if keys.get("selector_rank") or keys.get("conv_kernel_size"):
-        raise UnsupportedModel("This is a DFlash 2 drafter.", remedy="Paceline runs DFlash v1 drafters.")
-
-
-def _soft_cap(keys: Config) -> float | None:
-    key = "final_logit_softcapping"
-    return None if keys.get(key) is None else number(keys, key)
 
 
 def _rope(config: Config) -> Rope:
@@ -273,9 +185,3 @@ def _default_kinds(config: Config, family: str, layers: int) -> list[str]:
         elif family in ("qwen2", "qwen3") and flag(config, "use_sliding_window"):
             full = min(layers, integer(config, "max_window_layers", default=28, low=0))
     return ["full_attention"] * full + ["sliding_attention"] * (layers - full)
-
-
-def _causal(keys: Config, block: Spec) -> tuple[bool, ...]:
-    if keys.get("is_causal") is not None:
-        return (flag(keys, "is_causal"),) * block.num_layers
-    return tuple(window is not None for window in block.windows)

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from paceline.errors import ConfigError, TrainingError, UnsupportedModel
 from paceline.models.drafter import Drafter
-from paceline.models.spec import DrafterSpec, Spec
+from paceline.models.drafter_spec import DrafterSpec
+from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
 from paceline.train.blocks import Blocks, Opened, open_blocks
 from paceline.train.data import fingerprint

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from paceline.models.drafter_spec import drafter_spec
 from paceline.models.safetensors_file import read_json, read_tensors
-from paceline.models.spec import drafter_spec, transformer_spec
+from paceline.models.spec import transformer_spec
 from paceline.train.build.recipe import Recipe
 from paceline.train.fit.log import read_log
 from paceline.train.heldout import Score

@@ -18,7 +18,8 @@ from torch import Tensor
 
 from paceline.decode.lockstep import LockstepJob, decode_lockstep
 from paceline.decode.target import Target
-from paceline.models.spec import DrafterSpec, Spec
+from paceline.models.drafter_spec import DrafterSpec
+from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer, prepare
 from paceline.request import Sampling
 from paceline.train.drafter import new_drafter, train_drafter

@@ -1,0 +1,114 @@
+"""`config.json` -> `DrafterSpec`: what the DFlash drafter needs to know about a checkpoint (arXiv 2602.06036).
+
+Reads the layout of the released checkpoints: Qwen3's keys, and those of the drafter at top level or in `dflash_config`.
+Does not read weights and imports no torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from paceline.errors import CheckpointError, UnsupportedModel
+from paceline.models.fields import Config, flag, integer, integers, number, section
+from paceline.models.spec import MAX_LAYERS, Spec, refuse_remote_code, transformer_spec
+
+__all__ = ["DrafterSpec", "default_target_layer_ids", "drafter_spec"]
+
+_MAX_BLOCK = 4096
+
+# What the released drafters name; ours runs in its place.
+_RELEASED_DRAFTER_CODE = ("dflash.DFlashDraftModel", "modeling_dflash.DFlashDraftModel")
+
+
+@dataclass(frozen=True, slots=True)
+class DrafterSpec:
+    """A DFlash drafter: Qwen3 layers between the target's embedding and the target's head.
+
+    `block` describes the layers (its vocabulary is the target's). `causal[i]` says whether the slots of a block
+    see only earlier slots in layer i. Slot 0 of a block is the anchor, slot j predicts the token at anchor + j.
+    """
+
+    block: Spec
+    block_size: int
+    mask_token_id: int
+    target_layer_ids: tuple[int, ...]
+    num_target_layers: int
+    causal: tuple[bool, ...]
+    input_embedding_scale: float = 1.0
+    output_multiplier: float = 1.0
+    final_logit_softcapping: float | None = None
+    guessed_taps: bool = False
+
+
+def drafter_spec(config: Config) -> DrafterSpec:
+    """Describe the DFlash drafter of a `config.json`. Keys in `dflash_config` win over those at top level.
+
+    Without `target_layer_ids` the published default is taken and `guessed_taps` set, so that the loader can warn.
+
+    Raises:
+        UnsafeCheckpoint: `auto_map` asks for other code than the released drafters', which is not run either.
+        CheckpointError: no mask token, no block size, or taps outside the target; names the key.
+        UnsupportedModel: another architecture, or a version of the format that is not supported.
+    """
+    if config.get("auto_map") in [{"AutoModel": code} for code in _RELEASED_DRAFTER_CODE]:
+        config = {**config, "auto_map": None}
+    refuse_remote_code(config)
+    keys = {**config, **section(config, "dflash_config")}
+    _refuse_other_block_conventions(keys)
+    if config.get("architectures") != ["DFlashDraftModel"]:
+        raise UnsupportedModel(
+            f"architectures is {config.get('architectures')!r}.", remedy="A drafter must be a DFlashDraftModel."
+        )
+    block = transformer_spec({**config, "model_type": "qwen3", "tie_word_embeddings": True})
+    target_layers = integer(keys, "num_target_layers", high=MAX_LAYERS)
+    given = integers(keys, "target_layer_ids")
+    taps = given or default_target_layer_ids(target_layers, block.num_layers)
+    for tap in taps:
+        if not 0 <= tap < target_layers:
+            raise CheckpointError(
+                f"target_layer_ids contains {tap}; the target has {target_layers} layers.", param="target_layer_ids"
+            )
+    return DrafterSpec(
+        block=block,
+        block_size=integer(keys, "block_size", high=_MAX_BLOCK),
+        mask_token_id=integer(keys, "mask_token_id", low=0),
+        target_layer_ids=taps,
+        num_target_layers=target_layers,
+        causal=_causal(keys, block),
+        input_embedding_scale=number(keys, "input_embedding_scale", default=1.0),
+        output_multiplier=number(keys, "output_multiplier", default=1.0),
+        final_logit_softcapping=_soft_cap(keys),
+        guessed_taps=not given,
+    )
+
+
+def default_target_layer_ids(target_layers: int, draft_layers: int) -> tuple[int, ...]:
+    """The taps of the released drafters where the configuration names none: evenly spaced in [1, L - 3].
+
+    Halves round to even. One draft layer taps the middle of the target.
+    """
+    if draft_layers == 1:
+        return (target_layers // 2,)
+    step = (target_layers - 4) / (draft_layers - 1)
+    return tuple(round(1 + i * step) for i in range(draft_layers))
+
+
+def _refuse_other_block_conventions(keys: Config) -> None:
+    if keys.get("sample_from_anchor"):
+        raise UnsupportedModel(
+            "sample_from_anchor is set: slot 0 of a block is a prediction.",
+            remedy="Paceline runs drafters whose slot 0 is the anchor.",
+        )
+    if keys.get("selector_rank") or keys.get("conv_kernel_size"):
+        raise UnsupportedModel("This is a DFlash 2 drafter.", remedy="Paceline runs DFlash v1 drafters.")
+
+
+def _soft_cap(keys: Config) -> float | None:
+    key = "final_logit_softcapping"
+    return None if keys.get(key) is None else number(keys, key)
+
+
+def _causal(keys: Config, block: Spec) -> tuple[bool, ...]:
+    if keys.get("is_causal") is not None:
+        return (flag(keys, "is_causal"),) * block.num_layers
+    return tuple(window is not None for window in block.windows)
