@@ -86,8 +86,8 @@ class LLM:
         config = read_json(folder / "config.json")
         chosen = choose_method(Asked(method, drafter, verifier, block_size), diffusion_of(config) is not None)
         own = settings_of(chosen, settings)
-        partner = {"dflash": drafter, "apd": verifier}.get(chosen)
-        beside = None if partner is None else resolve(partner)
+        named = {"dflash": drafter, "apd": verifier}.get(chosen)
+        beside = None if named is None else resolve(named)
         if beside is not None and chosen == "apd":
             _check_verifier(beside)
         place = _device(device)
@@ -100,9 +100,9 @@ class LLM:
         elif beside is not None:
             self.verifier = _load_target(beside, precision, place)
         self.end_token_ids = end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
-        helper = self.drafter or self.verifier
-        self._usable_tokens = usable_tokens(self.model, helper, self.tokenizer, beside)
-        parts = Parts(self.model, helper, self._usable_tokens, self.end_token_ids, own, block_size)
+        partner = self.drafter or self.verifier
+        self._usable_tokens = usable_tokens(self.model, partner, self.tokenizer, beside)
+        parts = Parts(self.model, partner, self._usable_tokens, self.end_token_ids, own, block_size)
         self._decoder: Decoder[Any] = decoder_of(chosen, parts)
 
     @property

@@ -15,14 +15,15 @@ from tiny import same_weights, tiny_spec, tiny_transformer
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.remasking import Remasking
-from paceline.errors import ConfigError, TrainingError
+from paceline.errors import TrainingError
 from paceline.models.attention import dense_attention
 from paceline.models.diffusion_spec import Diffusion
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
+from paceline.train.diffusion_options import DllmConfig
 from paceline.train.dllm import masked_loss, train_dllm
 from paceline.train.masking import masked_rows
-from paceline.train.options import DllmConfig, FitConfig
+from paceline.train.options import FitConfig
 
 VOCAB, MASK, END = 64, 63, 62
 
@@ -86,13 +87,6 @@ def test_it_is_resumable(corpus: Path, tmp_path: Path) -> None:
     for model in models:
         train_dllm(model, config_for(corpus, 4), END, tmp_path / "run")
     assert same_weights(*models)
-
-
-def test_settings_that_cannot_be_used(corpus: Path) -> None:
-    with pytest.raises(ConfigError, match="longest_row is 40"):
-        config_for(corpus, 4, longest_row=40)
-    with pytest.raises(ConfigError, match="tokens_per_batch is 48, longest_row is 64"):
-        config_for(corpus, 4, tokens_per_batch=48)
 
 
 def test_a_corpus_that_holds_nothing_back(corpus: Path, tmp_path: Path) -> None:

@@ -15,9 +15,10 @@ from paceline.errors import TrainingError
 from paceline.models.attention import dense_attention
 from paceline.models.diffusion_spec import Diffusion
 from paceline.models.transformer import Transformer
+from paceline.train.diffusion_options import DllmConfig, JointConfig
 from paceline.train.joint import joint_loss, train_joint
 from paceline.train.masking import masked_rows
-from paceline.train.options import DllmConfig, FitConfig, JointConfig
+from paceline.train.options import FitConfig
 
 MASK, END = 63, 62
 

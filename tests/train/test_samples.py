@@ -16,7 +16,8 @@ from paceline.decode.noise import gumbel
 from paceline.errors import ConfigError, ContextOverflow, TrainingError
 from paceline.models.diffusion_spec import Diffusion
 from paceline.request import Sampling
-from paceline.train.options import ResponsesConfig, SamplesConfig
+from paceline.train.diffusion_options import SamplesConfig
+from paceline.train.options import ResponsesConfig
 from paceline.train.responses import beginnings
 from paceline.train.samples import generate_samples, load_samples, sample
 
@@ -102,8 +103,6 @@ def test_greedy_samples_take_the_likeliest_token(corpus: Path, tmp_path: Path) -
 def test_what_cannot_be_done(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="holds no samples"):
         load_samples(tmp_path)
-    with pytest.raises(ConfigError, match="tokens_per_step is 3, window is 2"):
-        SamplesConfig(TEXTS, window=2, tokens_per_step=3)
     with pytest.raises(ConfigError, match="teacher_top_k is 63, of 62 tokens"):
         generate_samples(dllm(), corpus, (1,), SamplesConfig(TEXTS, teacher_top_k=63), frozenset({END}), tmp_path)
     narrow = Denoiser(tiny_transformer(replace(dllm().model.spec, context_tokens=9)), 62)

@@ -17,8 +17,9 @@ from paceline.models.diffusion_spec import Diffusion
 from paceline.models.load import load_transformer
 from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
+from paceline.train.diffusion_options import VerifierConfig
 from paceline.train.forward import next_logits
-from paceline.train.options import FitConfig, VerifierConfig
+from paceline.train.options import FitConfig
 from paceline.train.responses import Responses
 from paceline.train.target import bundled_target_spec
 from paceline.train.teacher import Teacher

@@ -15,17 +15,8 @@ from paceline.cli.flags import configured
 from paceline.cli.options import set_threads
 from paceline.cli.output import resumable, say
 from paceline.models.options import Threads
-from paceline.train.options import (
-    TURN_START,
-    DllmConfig,
-    DrafterConfig,
-    JointConfig,
-    ResponsesConfig,
-    SamplesConfig,
-    TargetConfig,
-    UnloopConfig,
-    VerifierConfig,
-)
+from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
+from paceline.train.options import TURN_START, DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 
 __all__ = ["app", "dllm", "drafter", "joint", "target", "unloop", "verifier"]
 

@@ -25,11 +25,11 @@ from paceline.models.spec import Spec, transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
 from paceline.train.data import checksum, load_documents, target_tokenizer, tokenizer_of
+from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
 from paceline.train.dllm import train_dllm
 from paceline.train.fit.checkpoint import differences
 from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in, weights_checksum
 from paceline.train.joint import train_joint
-from paceline.train.options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
 from paceline.train.samples import generate_samples, load_samples
 from paceline.train.target import bundled_target_spec
 from paceline.train.verifier import bundled_verifier_spec, train_verifier

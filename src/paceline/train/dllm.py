@@ -21,10 +21,10 @@ from paceline.models.attention import dense_attention
 from paceline.models.diffusion_spec import Diffusion
 from paceline.models.transformer import Transformer
 from paceline.train.data import Documents, fingerprint, load_text
+from paceline.train.diffusion_options import ROW_STEP, DllmConfig
 from paceline.train.fit.loop import fit
 from paceline.train.losses import token_nats
 from paceline.train.masking import Masked, masked_rows, text_rows
-from paceline.train.options import ROW_STEP, DllmConfig
 
 __all__ = ["draw_batch", "heldout_losses", "masked_logits", "masked_loss", "rows_recipe", "train_dllm", "weighted_nats"]
 

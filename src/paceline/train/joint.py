@@ -20,11 +20,11 @@ from torch import Tensor, nn
 from paceline.decode.agree import product
 from paceline.models.transformer import Transformer
 from paceline.train.data import load_text
+from paceline.train.diffusion_options import JointConfig
 from paceline.train.dllm import draw_batch, heldout_losses, masked_logits, masked_loss, rows_recipe, weighted_nats
 from paceline.train.fit.loop import fit
 from paceline.train.forward import next_logits
 from paceline.train.masking import Masked
-from paceline.train.options import JointConfig
 
 __all__ = ["joint_loss", "train_joint"]
 

@@ -25,8 +25,8 @@ from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_atomically
 from paceline.progress import progress
 from paceline.request import Sampling
+from paceline.train.diffusion_options import SamplesConfig
 from paceline.train.fit.memory import memory_is_set_by
-from paceline.train.options import SamplesConfig
 from paceline.train.responses import Responses, beginnings, temperatures
 from paceline.train.teacher import Teacher
 

@@ -63,6 +63,7 @@ def train_unloop(model: Transformer, responses: Responses, config: UnloopConfig,
     recipe = {
         "windows_per_batch": config.windows_per_batch,
         "answers_per_batch": config.answers_per_batch,
+        "loop_share": config.loop_share,
         "windows": fingerprint(windows.tokens),
         "answers": fingerprint(responses.tokens),
     }

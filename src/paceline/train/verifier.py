@@ -21,10 +21,10 @@ from paceline.errors import TrainingError
 from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
 from paceline.train.data import checksum, fingerprint, load_windows
+from paceline.train.diffusion_options import VerifierConfig
 from paceline.train.fit.loop import fit
 from paceline.train.forward import next_logits
 from paceline.train.losses import next_token_loss, truncated_divergence, weighted_mean
-from paceline.train.options import VerifierConfig
 from paceline.train.responses import Responses
 from paceline.train.teacher import Teacher
 

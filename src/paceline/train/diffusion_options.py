@@ -1,0 +1,99 @@
+"""What the training of APD's two models is asked to do, as `options` says it of the others.
+
+Plain settings, without torch. Knows nothing of how they are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from paceline.errors import ConfigError
+from paceline.settings import Setting
+from paceline.train.options import FitConfig, ResponsesConfig
+
+__all__ = ["ROW_STEP", "DllmConfig", "JointConfig", "SamplesConfig", "VerifierConfig"]
+
+ROW_STEP = 32
+"""Rows of a diffusion model's training are multiples of so many tokens long."""
+
+
+@dataclass(frozen=True, slots=True)
+class DllmConfig:
+    """Settings of a diffusion language model's training.
+
+    Raises:
+        ConfigError: rows that are not multiples of 32 tokens, or not in order; a batch that does not hold the longest.
+    """
+
+    corpus: Annotated[Path, Setting("Folder with train.npz and heldout.npz, as `paceline zoo corpus` writes it.")]
+    fit: FitConfig
+    shortest_row: Annotated[int, Setting("Rows are at least so many tokens long, a multiple of 32.", least=32)] = 64
+    longest_row: Annotated[int, Setting("Rows are at most so many tokens long, a multiple of 32.", least=32)] = 384
+    tokens_per_batch: Annotated[int, Setting("Tokens of a micro batch, all of one length.", least=32)] = 4224
+    run_share: Annotated[
+        float,
+        Setting(
+            "Share of rows that lose one run of tokens, at the end or inside; the others random ones.", least=0, most=1
+        ),
+    ] = 0.5
+    longest_run: Annotated[int, Setting("Tokens of such a run at most.", least=1)] = 64
+    evaluation_rows: Annotated[int, Setting("Held-out rows per evaluation.", least=1)] = 66
+
+    def __post_init__(self) -> None:
+        if self.shortest_row % ROW_STEP or self.longest_row % ROW_STEP or self.shortest_row > self.longest_row:
+            told = f"shortest_row is {self.shortest_row}, longest_row is {self.longest_row}."
+            raise ConfigError(told, remedy=f"Give multiples of {ROW_STEP}, the shorter first.")
+        if self.tokens_per_batch < self.longest_row:
+            told = f"tokens_per_batch is {self.tokens_per_batch}, longest_row is {self.longest_row}."
+            raise ConfigError(told, remedy="A batch must hold one row at least.")
+
+
+@dataclass(frozen=True, slots=True)
+class JointConfig:
+    """Settings of training a diffusion model and its verifier together."""
+
+    rows: DllmConfig
+    marginal_share: Annotated[
+        float, Setting("Share of the diffusion model's own loss; the rest is that of the product.", least=0, most=1)
+    ] = 0.7
+    alpha: Annotated[float, Setting("The diffusion model's weight in the product, as in APD.", least=0, most=1)] = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierConfig:
+    """Settings of a verifier's training."""
+
+    corpus: Annotated[Path, Setting("Folder with train.npz and heldout.npz, as `paceline zoo corpus` writes it.")]
+    fit: FitConfig
+    window_tokens: Annotated[int, Setting("Length of a window of the corpus.", least=2)] = 256
+    windows_per_batch: Annotated[int, Setting("Windows of the corpus in a micro batch.", least=1)] = 16
+    samples_per_batch: Annotated[int, Setting("Samples of the diffusion model in a micro batch.", least=1)] = 32
+    distill_share: Annotated[
+        float,
+        Setting("Share of KL(dLLM || verifier) in the loss; the rest is the corpus.", least=0, most=1),
+    ] = 0.7
+    heldout_samples: Annotated[int, Setting("Samples kept back for evaluations; at most a quarter.", least=1)] = 128
+
+
+@dataclass(frozen=True, slots=True)
+class SamplesConfig:
+    """What a diffusion model is to say from left to right, for a verifier to learn from.
+
+    Raises:
+        ConfigError: more tokens per step than are seen.
+    """
+
+    texts: ResponsesConfig
+    window: Annotated[int | None, Setting("Masks that the diffusion model sees; all if null.", least=1)] = 32
+    kv_window: Annotated[
+        int | None, Setting("Recompute so many tokens before those of the last pass, less one; all if null.", least=1)
+    ] = 16
+    tokens_per_step: Annotated[int, Setting("Tokens fixed in a pass; 1 is what the model can do best.", least=1)] = 1
+    teacher_top_k: Annotated[int, Setting("Likeliest tokens that are told apart in what it says.", least=1)] = 16
+
+    def __post_init__(self) -> None:
+        if self.window is not None and self.tokens_per_step > self.window:
+            told = f"tokens_per_step is {self.tokens_per_step}, window is {self.window}."
+            raise ConfigError(told, remedy="A pass fixes no more masks than it sees.", param="tokens_per_step")
