@@ -27,6 +27,7 @@ from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_transformer
 from paceline.models.spec import transformer_spec
 from paceline.settings import fields_of
+from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
 from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.zoo import catalog
 
@@ -260,7 +261,14 @@ def test_flags_are_the_fields_of_the_configurations(command: Callable[..., None]
 
 @pytest.mark.parametrize(
     ("command", "configs"),
-    [("target", (TargetConfig,)), ("unloop", (UnloopConfig,)), ("drafter", (DrafterConfig, ResponsesConfig))],
+    [
+        ("target", (TargetConfig,)),
+        ("unloop", (UnloopConfig,)),
+        ("drafter", (DrafterConfig, ResponsesConfig)),
+        ("dllm", (DllmConfig,)),
+        ("verifier", (VerifierConfig, SamplesConfig)),
+        ("joint", (JointConfig,)),
+    ],
 )
 def test_help_tells_every_field(run: Run, command: str, configs: Any) -> None:
     told = " ".join(run("train", command, "--help").out.split())

@@ -134,7 +134,9 @@ class APD:
         run = canvas.fix(places[: 1 + accepted], draft[: 1 + accepted])
         _verifier_cache(canvas).truncate(canvas.settled - 1)
         canvas.visible = next_window(self.settings, len(canvas.masked), sure)
-        return Round(tuple(draft), tuple(reference), run, accepted, 0.0, 0.0, (), prefix, reused)
+        return Round(
+            tuple(draft), tuple(reference), run, accepted, 0.0, 0.0, prefix_tokens=prefix, reused_tokens=reused
+        )
 
     def _check_hole(self, prompt: Many[int], sampling: Sampling) -> None:
         """Refuse a hole that the verifier cannot read along."""

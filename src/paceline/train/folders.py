@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["copy_tokenizer", "end_ids_of", "mask_id_of", "opening_of", "team_in", "weights_checksum"]
 
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
+"""The last one, as some chat models declare the end of a turn only there."""
 
 
 @contextmanager
@@ -61,7 +62,7 @@ def end_ids_of(tokenizer: Tokenizer) -> tuple[int, ...]:
 
 
 def copy_tokenizer(folder: Path, out: Path) -> None:
-    """Give a checkpoint the tokenizer and the chat template of another one."""
+    """Give a checkpoint the tokenizer, the chat template and the end tokens of another one."""
     out.mkdir(parents=True, exist_ok=True)
     for name in _TOKENIZER_FILES:
         if (folder / name).is_file():

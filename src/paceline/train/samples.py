@@ -36,7 +36,7 @@ __all__ = ["Sample", "generate_samples", "load_samples", "sample"]
 class _Finished(NamedTuple):
     """What is kept of a text: its place among the prompts, its tokens, how many are the prompt, and what was logged."""
 
-    index: int
+    place: int
     tokens: list[int]
     prompt_tokens: int
     ids: Tensor
@@ -83,7 +83,7 @@ def generate_samples(
     Raises:
         ConfigError: teacher_top_k is more than the tokens that may be drawn. ContextOverflow: a prompt is too long.
     """
-    drawable = dllm.model.spec.vocab_size - len(dllm.banned().unique())
+    drawable = dllm.model.spec.vocab_size - len(set(dllm.banned().tolist()))
     if config.teacher_top_k > drawable:
         told = f"teacher_top_k is {config.teacher_top_k}, of {drawable} tokens."
         raise ConfigError(told, remedy="Lower teacher_top_k.", param="teacher_top_k")
