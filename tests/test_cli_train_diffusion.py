@@ -120,6 +120,7 @@ def test_what_cannot_be_begun_with(run: Run, built: Path, tmp_path: Path) -> Non
     told = train_verifier(run, built, tmp_path / "dllm", tmp_path / "out", "--start", tmp_path / "dllm")
     assert told.code == 2
     assert "is a diffusion model" in told.err
+    assert not (tmp_path / "out").exists()
     told = train_dllm(run, built, tmp_path / "new", "--mask-token", "<nothing>")
     assert told.code == 2
     assert "lacks the mask token '<nothing>'" in told.err

@@ -88,6 +88,8 @@ def make_verifier(
         check_same_tokens(tokenizer.vocabulary, other.vocabulary)
     spec = transformer_spec(model_config(dllm))
     check_diffuses(spec)
+    if start is not None:
+        _check_autoregressive(start)  # before the samples, which take long
     with team_in(out) as team:
         if team.is_main_process:
             _sample(dllm, tokenizer, config.corpus, opening, samples, out / "samples")
@@ -188,7 +190,10 @@ def _diffusion(folder: Path) -> Transformer:
 
 
 def _autoregressive(folder: Path) -> Transformer:
-    model = load_transformer(folder, torch.float32, trainable=True)
-    if model.spec.diffusion is not None:
+    _check_autoregressive(folder)
+    return load_transformer(folder, torch.float32, trainable=True)
+
+
+def _check_autoregressive(folder: Path) -> None:
+    if transformer_spec(model_config(folder)).diffusion is not None:
         raise ConfigError(f"{folder} is a diffusion model.", remedy="A verifier is autoregressive.")
-    return model
