@@ -23,7 +23,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both splits are the same few documents, of which the counts asked for take the first."""
     found = few_documents()
     tokenizer = train_tokenizer(found, VOCABULARY)
-    monkeypatch.setattr(corpus, "documents", lambda split, stories, dialogues, modules: found[: stories + dialogues])
+    monkeypatch.setattr(corpus, "documents", lambda split, stories, dialogues, *others: found[: stories + dialogues])
     monkeypatch.setattr(corpus, "train_tokenizer", lambda documents: tokenizer)
     for user in ("recipes", "diffusion_recipes", "build.recipe", "build.plan"):
         monkeypatch.setattr(f"paceline.train.{user}.bundled_target_spec", tiny_target)

@@ -8,9 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from paceline.zoo.corpus import HELDOUT_FIRST_SEED, build, dialogue_document, documents, story_document, write_arrays
+from paceline.zoo.corpus import (
+    HELDOUT_FIRST_SEED,
+    build,
+    dialogue_document,
+    documents,
+    story_document,
+    task_document,
+    write_arrays,
+)
 from paceline.zoo.documents import KINDS, Document, split_of
 from paceline.zoo.sources import LONGEST_CHARS, library_documents
+from paceline.zoo.tasks import TASK_KINDS, task
 from paceline.zoo.tokenizer import END_OF_TEXT, save, train_tokenizer
 
 LIBRARY = list(islice(library_documents(), 600))
@@ -51,6 +60,17 @@ def test_documents_are_deterministic_and_without_doubles(monkeypatch):
     held = list(documents("heldout", story_count=50, dialogue_count=75))
     assert [d.name for d in held if d.kind == "story"] == ["report:1000000000", "story:1000000001"]
     assert {d.name for d in held}.isdisjoint(d.name for d in first)
+
+
+def test_tasks_come_on_request_and_their_kinds_in_turn(monkeypatch):
+    monkeypatch.setattr("paceline.zoo.corpus.library_documents", lambda: iter([]))
+    assert list(documents("train", 0, 0, 0)) == []
+    found = list(documents("train", 0, 0, 0, task_count=50))
+    assert {d.kind for d in found} == {"dialogue"}
+    assert [d.name for d in found[:2]] == ["task:0", "task:1"]
+    held = list(documents("heldout", 0, 0, 0, task_count=50))
+    assert [d.name for d in held] == ["task:1000000000", "task:1000000001"]
+    assert task_document(4, "train").messages[1]["content"] == task(TASK_KINDS[1], 4).answer
 
 
 def test_copies_of_held_out_code_are_not_trained_on(monkeypatch):

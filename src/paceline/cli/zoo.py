@@ -72,6 +72,7 @@ def corpus(
     stories: Annotated[int | None, typer.Option(min=0, help="Generated stories and reports.")] = None,
     dialogues: Annotated[int | None, typer.Option(min=0, help="Generated dialogues.")] = None,
     modules: Annotated[int | None, typer.Option(min=0, help="Generated Python modules.")] = None,
+    tasks: Annotated[int | None, typer.Option(min=0, help="Generated tasks with answers; none if left out.")] = None,
     tokenizer: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Use this tokenizer instead of training one.")
     ] = None,
@@ -79,7 +80,7 @@ def corpus(
     """Generate the training text: DIR/tokenizer, DIR/train.npz and DIR/heldout.npz. Takes some minutes."""
     from paceline.zoo.corpus import build
 
-    given = {"stories": stories, "dialogues": dialogues, "modules": modules}
+    given = {"stories": stories, "dialogues": dialogues, "modules": modules, "tasks": tasks}
     build(out, tokenizer, **{name: count for name, count in given.items() if count is not None})
 
 

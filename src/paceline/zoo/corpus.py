@@ -13,11 +13,12 @@ from tokenizers import Tokenizer
 from paceline.errors import ConfigError
 from paceline.files import write_atomically
 from paceline.zoo.dialogues import dialogue
-from paceline.zoo.documents import HELDOUT_PER_MILLE, KINDS, Document, Split
+from paceline.zoo.documents import HELDOUT_PER_MILLE, KINDS, Document, Message, Split
 from paceline.zoo.modules import module
 from paceline.zoo.reports import report
 from paceline.zoo.sources import library_documents
 from paceline.zoo.stories import story
+from paceline.zoo.tasks import TASK_KINDS, task
 from paceline.zoo.tokenizer import encode_document, load, save, train_tokenizer
 
 STORIES, DIALOGUES, MODULES = 14_000, 22_000, 1_500
@@ -27,7 +28,11 @@ REPORT_EVERY = 4  # of the "story" documents, each fourth is a report
 
 
 def documents(
-    split: Split, story_count: int = STORIES, dialogue_count: int = DIALOGUES, module_count: int = MODULES
+    split: Split,
+    story_count: int = STORIES,
+    dialogue_count: int = DIALOGUES,
+    module_count: int = MODULES,
+    task_count: int = 0,
 ) -> Iterator[Document]:
     """The documents of a split in a fixed order, without doubles.
 
@@ -35,18 +40,21 @@ def documents(
     documents, from seeds that training never sees.
     """
     seen: set[str] = set()
-    for document in _all_documents(split, story_count, dialogue_count, module_count):
+    for document in _all_documents(split, story_count, dialogue_count, module_count, task_count):
         text = document.plain()
         if document.split == split and text not in seen:
             seen.add(text)
             yield document
 
 
-def _all_documents(split: Split, story_count: int, dialogue_count: int, module_count: int) -> Iterator[Document]:
+def _all_documents(
+    split: Split, story_count: int, dialogue_count: int, module_count: int, task_count: int
+) -> Iterator[Document]:
     yield from _without_copies(list(library_documents()))
     yield from (module_document(seed, split) for seed in _seeds(split, module_count))
     yield from (story_document(seed, split) for seed in _seeds(split, story_count))
     yield from (dialogue_document(seed, split) for seed in _seeds(split, dialogue_count))
+    yield from (task_document(seed, split) for seed in _seeds(split, task_count))
 
 
 def _without_copies(library: list[Document]) -> Iterator[Document]:
@@ -89,6 +97,16 @@ def dialogue_document(seed: int, split: Split) -> Document:
     return Document("dialogue", f"dialogue:{seed}", split, messages=tuple(dialogue(seed)))
 
 
+def task_document(seed: int, split: Split) -> Document:
+    """The task of a seed, the kinds in turn, with its answer."""
+    found = task(TASK_KINDS[seed % len(TASK_KINDS)], seed)
+    turns: tuple[Message, ...] = (
+        {"role": "user", "content": found.question},
+        {"role": "assistant", "content": found.answer},
+    )
+    return Document("dialogue", f"task:{seed}", split, messages=turns)
+
+
 def write_arrays(tokenizer: Tokenizer, chosen: list[Document], path: Path) -> None:
     """Write tokens (uint16 or uint32), starts (int64, documents + 1) and kinds (uint8); print the totals."""
     encoded = [encode_document(tokenizer, document) for document in chosen]
@@ -113,19 +131,20 @@ def build(
     stories: int = STORIES,
     dialogues: int = DIALOGUES,
     modules: int = MODULES,
+    tasks: int = 0,
 ) -> None:
     """Write `out`/tokenizer, train.npz and heldout.npz.
 
     Args:
         tokenizer: folder of a trained tokenizer to use instead of a new one.
-        stories, dialogues, modules: generated documents of the training split.
+        stories, dialogues, modules, tasks: generated documents of the training split.
 
     Raises:
         ConfigError: the tokenizer cannot be read, or there is too little text to train one.
         OSError: `out` cannot be written; told before anything is generated.
     """
     out.mkdir(parents=True, exist_ok=True)  # before the work: a folder that cannot be written is told at once
-    counts = (stories, dialogues, modules)
+    counts = (stories, dialogues, modules, tasks)
     train = list(documents("train", *counts))
     try:
         encoder = load(tokenizer) if tokenizer else train_tokenizer(train)

@@ -1,0 +1,154 @@
+"""Seeded tasks whose answers can be checked: sums in words, records that must parse, functions that must compile.
+
+Each has a level from 1 to 3, how many steps of thought it takes. A model that is to be judged on them learns the same
+kinds of task from other seeds. Knows nothing of chats, tokens or models.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, get_args
+
+from paceline.zoo import words
+from paceline.zoo.arithmetic import final_answer
+from paceline.zoo.tables import say
+
+__all__ = ["LEVELS", "TASK_KINDS", "Task", "TaskKind", "task"]
+
+TaskKind = Literal["sums", "records", "functions"]
+TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
+LEVELS = (1, 2, 3)
+
+_MORE = ("{he} gets {n} more.", "{he} finds {n} more.", "A friend gives {him} {n}.")
+_LESS = ("{he} gives {n} away.", "{he} loses {n}.", "{he} sells {n}.")
+_TIMES = ("Then {his} number of {good} becomes {n} times as large.", "{he} ends up with {n} times as many.")
+_SUM_ASKS = ("How many {good} does {name} have now?", "How many {good} are there at the end?")
+_RECORD_ASKS = ("Write this as one JSON object: {facts}.", "Give me a JSON object with these fields: {facts}.")
+_FUNCTION_ASKS = (
+    "Write a Python function `{name}` that takes `{given}` and returns {what}.",
+    "I need a Python function `{name}({given})`. It returns {what}.",
+)
+_FIELDS = ("name", "town", "job", "age", "color", "pets", "active")
+_COLORS = ("red", "blue", "green", "white", "black", "yellow", "grey", "brown")
+_NAMES = ("scale", "shift", "change", "convert", "compute", "adjust", "update", "transform")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A question, a right answer, and what tells whether another answer is right."""
+
+    kind: TaskKind
+    level: int
+    question: str
+    answer: str
+    check: Callable[[str], bool]
+
+
+def task(kind: TaskKind, seed: int) -> Task:
+    """The task of a kind and a seed."""
+    rng = Random(f"{kind}:{seed}")
+    level = rng.choice(LEVELS)
+    question, answer, check = _MAKERS[kind](rng, level)
+    return Task(kind, level, question, answer, check)
+
+
+Made = tuple[str, str, Callable[[str], bool]]
+
+
+def _sums(rng: Random, level: int) -> Made:
+    """One to three changes of a number below 100, each worked out on a line of its own."""
+    name, pronouns = words.person(rng)
+    facts = {**pronouns, "name": name, "good": rng.choice(words.GOODS)}
+    total = rng.randrange(10, 50)
+    told, worked = [f"{name} has {total} {facts['good']}."], []
+    for _ in range(level):
+        sentence, step, total = _change(rng, total, facts)
+        told.append(words.capital(sentence))
+        worked.append(step)
+    question = " ".join([*told, say(rng, _SUM_ASKS, **facts)])
+    answer = total
+    return question, "\n".join([*worked, f"The answer is {answer}."]), lambda text: final_answer(text) == answer
+
+
+def _change(rng: Random, total: int, facts: dict[str, str]) -> tuple[str, str, int]:
+    """A sentence, its sum, and what that comes to."""
+    kinds = ["more"] * (total < 80) + ["less"] * (total > 5) + ["times"] * (total <= 24)
+    kind = rng.choice(kinds)
+    if kind == "times":
+        n = rng.randrange(2, min(4, 99 // total) + 1)
+        return say(rng, _TIMES, n=n, **facts), f"{total} x {n} = {total * n}.", total * n
+    if kind == "more":
+        n = rng.randrange(2, 20)
+        return say(rng, _MORE, n=n, **facts), f"{total} + {n} = {total + n}.", total + n
+    n = rng.randrange(2, min(20, total))
+    return say(rng, _LESS, n=n, **facts), f"{total} - {n} = {total - n}.", total - n
+
+
+def _records(rng: Random, level: int) -> Made:
+    """Two, four or six fields of words, numbers, truths and lists."""
+    fields = sorted(rng.sample(_FIELDS, 2 * level), key=_FIELDS.index)
+    record = {field: _value(rng, field) for field in fields}
+    facts = "; ".join(f"{field} is {_told(value)}" for field, value in record.items())
+    answer = json.dumps(record)
+    return say(rng, _RECORD_ASKS, facts=facts), answer, lambda text: _parsed(text) == record
+
+
+def _value(rng: Random, field: str) -> object:
+    values: dict[str, Callable[[], object]] = {
+        "name": lambda: rng.choice(words.NAMED),
+        "town": lambda: words.place_name(rng),
+        "job": lambda: rng.choice(words.JOBS),
+        "age": lambda: rng.randrange(18, 90),
+        "color": lambda: rng.choice(_COLORS),
+        "pets": lambda: rng.sample(words.ANIMALS, rng.randrange(1, 4)),
+        "active": lambda: rng.random() < 0.5,
+    }
+    return values[field]()
+
+
+def _told(value: object) -> str:
+    return ", ".join(value) if isinstance(value, list) else str(value).lower() if value in (True, False) else str(value)
+
+
+def _parsed(text: str) -> object:
+    """The JSON object in a text, or None."""
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        return json.loads(text[start : end + 1])
+    except ValueError:
+        return None
+
+
+def _functions(rng: Random, level: int) -> Made:
+    """A function of one to three arithmetic steps; right is what compiles and defines it with its argument."""
+    name, given = rng.choice(_NAMES), rng.choice("nxy")
+    expression, what = given, f"`{given}`"
+    for _ in range(level):
+        n, (sign, verb) = rng.randrange(2, 20), rng.choice((("+", "plus"), ("-", "minus"), ("*", "times")))
+        expression = f"({expression}) {sign} {n}" if sign == "*" and " " in expression else f"{expression} {sign} {n}"
+        what += f" {verb} {n}"
+    lines = [f"def {name}({given}):", f"    return {expression}"]
+    return say(rng, _FUNCTION_ASKS, name=name, given=given, what=what), "\n".join(lines), _defines(name, given)
+
+
+def _defines(name: str, given: str) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            body = ast.parse(text.replace("```python", "").replace("```", "")).body
+        except (SyntaxError, ValueError):
+            return False
+        found = [each for each in body if isinstance(each, ast.FunctionDef) and each.name == name]
+        return len(found) == 1 and [argument.arg for argument in found[0].args.args] == [given]
+
+    return check
+
+
+_MAKERS: dict[TaskKind, Callable[[Random, int], Made]] = {
+    "sums": _sums,
+    "records": _records,
+    "functions": _functions,
+}

@@ -1,0 +1,63 @@
+"""Tasks are what their seed says, and their checks tell right from wrong."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+
+from paceline.zoo.arithmetic import final_answer
+from paceline.zoo.tasks import LEVELS, TASK_KINDS, TaskKind, task
+
+
+@pytest.mark.parametrize("kind", TASK_KINDS)
+def test_each_answer_is_right_and_no_answer_of_another_task_is(kind: TaskKind) -> None:
+    tasks = [task(kind, seed) for seed in range(300)]
+    assert {each.level for each in tasks} == set(LEVELS)
+    assert len({each.question for each in tasks}) > 290
+    assert all(each.check(each.answer) for each in tasks)
+    assert task(kind, 7).question == tasks[7].question
+    for one, other in pairwise(tasks):
+        assert not one.check("")
+        if kind != "functions" and one.answer.split()[-1] != other.answer.split()[-1]:
+            assert not one.check(other.answer)
+
+
+def test_a_level_is_the_number_of_steps() -> None:
+    for seed in range(200):
+        sums, record, function = (task(kind, seed) for kind in TASK_KINDS)
+        assert sums.answer.count("=") == sums.level
+        assert len(json.loads(record.answer)) == 2 * record.level
+        assert sum(function.answer.count(sign) for sign in "+-*") == function.level
+
+
+def test_sums_stay_below_a_hundred_and_above_nothing() -> None:
+    for seed in range(2000):
+        found = task("sums", seed)
+        lines = [line for line in found.answer.splitlines() if "=" in line]
+        results = [int(line.split("=")[1].strip(" .")) for line in lines]
+        for line, result in zip(lines, results, strict=True):
+            left, sign, right, *_ = line.split()
+            assert (
+                result == {"+": int(left) + int(right), "-": int(left) - int(right), "x": int(left) * int(right)}[sign]
+            )
+        assert all(0 < result < 100 for result in results)
+        assert final_answer(found.answer) == results[-1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_functions_are_read_and_not_run(seed: int) -> None:
+    found = task("functions", seed)
+    assert found.check(f"Here it is:\n```python\n{found.answer}\n```") is False, "words do not compile"
+    assert found.check(f"```python\n{found.answer}\n```")
+    assert not found.check(found.answer.replace("(", "[", 1))
+    assert not found.check(found.answer.replace("def ", "def other_"))
+    assert not found.check(found.answer + "\x00")
+
+
+def test_records_may_stand_in_a_sentence_but_must_be_equal() -> None:
+    found = task("records", 3)
+    assert found.check(f"Here it is: {found.answer}")
+    assert not found.check(found.answer.replace('"', "'"))
+    assert not found.check(found.answer.replace("}", ', "more": 1}'))
