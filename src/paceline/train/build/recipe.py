@@ -104,7 +104,7 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
         rounds=3,
         unloop=UnloopConfig(corpus, fit(45, 5e-4, 8)),
         loops=ResponsesConfig(scaled(448, 64), (4, 110), max_tokens=112, sampled_share=0.0, batch=64),
-        drafter=DrafterConfig(fit(2400, 4e-3), objective=Objective("pace", distill_share=0.5), heldout_rows=256),
+        drafter=DrafterConfig(fit(7200, 4e-3), objective=Objective("pace", distill_share=0.5), heldout_rows=256),
         answers=ResponsesConfig(scaled(12_000, 64), (24, 110), max_tokens=128, sampled_share=0.15, batch=64),
     )
 
