@@ -27,11 +27,11 @@ from paceline.train.denoise import acceptance_length, denoise_from, reveal
 from paceline.train.fit.loop import fit
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.losses import (
+    bucketed_divergence,
     decay_weights,
     divergence,
+    log_probabilities_of,
     pace_weights,
-    token_nats,
-    truncated_divergence,
     weighted_mean,
 )
 from paceline.train.options import DrafterConfig, Objective
@@ -173,15 +173,23 @@ def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks, teacher: 
     opened = open_blocks(drafter, blocks)
     tokens, masked = reveal(opened, objective.reveal_share)
     logits = opened.fill(tokens)
-    nats = token_nats(logits, opened.targets)
+    said = None if teacher is None else teacher.at(opened.positions)
+    own = _own(logits, opened.targets, said)
+    nats = -own[..., 0]
     losses = (1.0 - objective.distill_share - objective.step_distill_share) * nats
-    if teacher is not None:
-        losses = losses + objective.distill_share * truncated_divergence(logits, *teacher.at(opened.positions))
+    if said is not None:
+        losses = losses + objective.distill_share * bucketed_divergence(own[..., 1:], said.log_probabilities)
     if objective.step_distill_share > 0.0:
         later = denoise_from(opened, tokens, masked, objective.teacher_steps)
         losses = losses + objective.step_distill_share * divergence(logits, later)
     right = torch.where(masked, torch.exp(-nats), (tokens[..., 1:] == opened.targets).float())
     return weighted_mean(losses, _weights(objective, right, opened) * (masked & opened.real))
+
+
+def _own(logits: Tensor, targets: Tensor, said: Teacher | None) -> Tensor:
+    """The drafter's log-probabilities of the right token and of the teacher's, [rows, blocks, slots, 1 + k]."""
+    ids = targets.unsqueeze(-1)
+    return log_probabilities_of(logits, ids if said is None else torch.cat((ids, said.ids), -1))
 
 
 def _weights(objective: Objective, right: Tensor, opened: Opened) -> Tensor:

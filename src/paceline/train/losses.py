@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 __all__ = [
+    "bucketed_divergence",
     "decay_weights",
     "divergence",
+    "log_probabilities_of",
     "next_token_loss",
     "pace_weights",
     "repetition_loss",
@@ -77,20 +79,32 @@ def truncated_divergence(logits: Tensor, ids: Tensor, log_probabilities: Tensor)
     """KL(teacher || student) in nats, token by token, of a teacher of whom only some tokens are known.
 
     All other tokens are one bucket, for teacher and student alike, so this is at most `divergence`, and equal to it
-    where all tokens are known. Rounded probabilities may sum to a little more than 1: the bucket is empty then.
+    where all tokens are known.
 
     Args:
         logits: [..., vocab], the student's.
         ids: [..., k], different tokens; log_probabilities: [..., k], the teacher's, in nats.
     """
-    scores, index, known = logits.float(), ids.long(), log_probabilities.float()
-    total = scores.logsumexp(-1, keepdim=True)
-    distance = (known.exp() * (known - scores.gather(-1, index) + total)).sum(-1)
-    if ids.shape[-1] == logits.shape[-1]:
-        return distance
-    others = scores.scatter(-1, index, -torch.inf).logsumexp(-1) - total.squeeze(-1)
-    rest = (1.0 - known.exp().sum(-1)).clamp_min(0.0)
-    return distance + torch.xlogy(rest, rest) - rest * others
+    return bucketed_divergence(log_probabilities_of(logits, ids), log_probabilities)
+
+
+def log_probabilities_of(logits: Tensor, ids: Tensor) -> Tensor:
+    """Of some tokens, in nats: logits [..., vocab], ids [..., k] -> [..., k]. One pass over the vocabulary."""
+    scores = logits.float()
+    return scores.gather(-1, ids.long()) - scores.logsumexp(-1, keepdim=True)
+
+
+def bucketed_divergence(student: Tensor, teacher: Tensor) -> Tensor:
+    """KL(teacher || student) in nats of two distributions, of which the same tokens [..., k] are known.
+
+    The others are one bucket. What is left for it is what the known ones do not sum to: rounded log-probabilities may
+    sum to a little more than 1, it is empty then; and a student's bucket counts as 1e-5 at least, since single
+    precision does not know it better.
+    """
+    known = teacher.float()
+    distance = (known.exp() * (known - student)).sum(-1)
+    left = (1.0 - known.exp().sum(-1)).clamp_min(0.0)
+    return distance + torch.xlogy(left, left) - left * torch.log((1.0 - student.exp().sum(-1)).clamp_min(1e-5))
 
 
 def decay_weights(slots: Tensor, gamma: float) -> Tensor:
