@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
+from talking import Run
 from tiny import tiny_spec
 
 from paceline.zoo import corpus
@@ -17,6 +19,13 @@ VOCABULARY = 400
 def few_documents() -> list[Document]:
     stories = [corpus.story_document(seed, "train") for seed in range(12)]
     return stories + [corpus.dialogue_document(seed, "train") for seed in range(24)]
+
+
+def build_small(run: Run, out: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The corpus in `out`, as `zoo corpus` writes it; models of its recipes are tiny from here on."""
+    make_small(monkeypatch)
+    assert run("zoo", "corpus", out, "--stories", 12, "--dialogues", 24).code == 0
+    return out
 
 
 def make_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small_zoo import make_small
+from small_zoo import build_small
 from talking import Run, run, talking_pair
 from tiny import tiny_transformer
 from tiny_tokenizers import save
@@ -36,10 +36,7 @@ __all__ = ["run"]  # a fixture
 
 @pytest.fixture
 def built(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A corpus of a few documents, as `zoo corpus` writes it; models of its recipes are tiny."""
-    make_small(monkeypatch)
-    assert run("zoo", "corpus", tmp_path / "corpus", "--stories", 12, "--dialogues", 24).code == 0
-    return tmp_path / "corpus"
+    return build_small(run, tmp_path / "corpus", monkeypatch)
 
 
 def train_pair(run: Run, corpus: Path, out: Path, steps: int = 2) -> SimpleNamespace:
