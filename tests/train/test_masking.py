@@ -15,21 +15,20 @@ DOCUMENTS = Documents(
 )
 
 
-def test_rows_are_pieces_of_one_document_with_end_tokens_behind_it() -> None:
+def test_a_row_is_the_beginning_of_a_document_or_text_from_anywhere_on() -> None:
     tokens = text_rows(DOCUMENTS, 400, 6, END, np.random.default_rng(0))
-    pieces = set()
-    for document in (0, 1, 2):
-        ids = DOCUMENTS[document].tolist()
-        pieces |= {tuple((ids[start:] + [END] * 6)[:6]) for start in range(len(ids))}
-    assert {tuple(row) for row in tokens.tolist()} == pieces
+    filled = [*DOCUMENTS.tokens.tolist(), *[END] * 6]
+    anywhere = {tuple(filled[start : start + 6]) for start in range(len(DOCUMENTS.tokens))}
+    alone = {tuple((DOCUMENTS[index].tolist() + [END] * 6)[:6]) for index in range(3)}
+    assert {tuple(row) for row in tokens.tolist()} == anywhere | alone
 
 
-def test_half_of_the_rows_begin_where_their_document_does_and_long_ones_are_drawn_more_often() -> None:
+def test_half_of_the_rows_are_one_document_and_long_ones_are_drawn_more_often() -> None:
     """10,000 rows, 5 sigma: false alarm 6e-7 for each figure."""
-    first = text_rows(DOCUMENTS, 10_000, 2, END, np.random.default_rng(1))
-    share = (first == torch.tensor([1, 2])).all(1).double().mean().item()
-    expected = 4 / 14 * (0.5 + 0.5 / 4)  # drawn by length; from its beginning, or from there by chance
-    assert abs(share - expected) < 5 * (expected * (1 - expected) / 10_000) ** 0.5
+    first = text_rows(DOCUMENTS, 10_000, 6, END, np.random.default_rng(1))
+    for row, expected in (([1, 2, 3, END, END, END], 0.5 * 4 / 14), ([1, 2, 3, END, 4, 5], 0.5 / 14)):
+        share = (first == torch.tensor(row)).all(1).double().mean().item()
+        assert abs(share - expected) < 5 * (expected * (1 - expected) / 10_000) ** 0.5
 
 
 @pytest.mark.parametrize("run_share", [0.0, 0.5, 1.0])

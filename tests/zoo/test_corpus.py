@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from paceline.zoo.corpus import (
-    HELDOUT_FIRST_SEED,
     build,
     dialogue_document,
     documents,
@@ -17,7 +16,7 @@ from paceline.zoo.corpus import (
     task_document,
     write_arrays,
 )
-from paceline.zoo.documents import KINDS, Document, split_of
+from paceline.zoo.documents import HELDOUT_FIRST_SEED, KINDS, Document, split_of
 from paceline.zoo.sources import LONGEST_CHARS, library_documents
 from paceline.zoo.tasks import TASK_KINDS, task
 from paceline.zoo.tokenizer import END_OF_TEXT, save, train_tokenizer

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from paceline.zoo.arithmetic import final_answer
+from paceline.zoo.documents import HELDOUT_FIRST_SEED
 from paceline.zoo.tasks import LEVELS, TASK_KINDS, TaskKind, task
 
 
@@ -22,6 +23,15 @@ def test_each_answer_is_right_and_no_answer_of_another_task_is(kind: TaskKind) -
         assert not one.check("")
         if kind != "functions" and one.answer.split()[-1] != other.answer.split()[-1]:
             assert not one.check(other.answer)
+
+
+@pytest.mark.parametrize("kind", TASK_KINDS)
+def test_no_question_is_of_both_splits(kind: TaskKind) -> None:
+    """Level 1 has few questions: most of them come up again and again."""
+    learnt = {task(kind, seed).question for seed in range(3000)}
+    held = [task(kind, HELDOUT_FIRST_SEED + seed) for seed in range(100)]
+    assert learnt.isdisjoint(each.question for each in held)
+    assert {each.level for each in held} == set(LEVELS)
 
 
 def test_a_level_is_the_number_of_steps() -> None:

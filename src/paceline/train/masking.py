@@ -4,8 +4,9 @@
     tail        the last tokens are masked, as a method that goes from left to right meets them
     hole        a run anywhere is masked, as in a completion between two texts
 
-A row begins at the beginning of a document or anywhere in it. Behind the end of the document stand end tokens, so that
-a model learns where texts end. Knows nothing of models and losses.
+A row is one document with end tokens behind its end, so that a model learns where texts end; or what stands in the
+corpus from anywhere on, one document behind the other, so that short ones are seen often, too. Knows nothing of models
+and losses.
 """
 
 from __future__ import annotations
@@ -45,17 +46,16 @@ class Masked:
 
 
 def text_rows(documents: Documents, rows: int, length: int, end_id: int, rng: np.random.Generator) -> Tensor:
-    """Random pieces of documents, int64 [rows, length]; half of them begin where their document does.
+    """Random pieces of text, int64 [rows, length]; half of them are the beginning of one document, drawn by its length.
 
-    Documents are drawn by their lengths, and the other half begins anywhere in its document, each place alike.
+    The others begin anywhere, each place alike, and run on into the next documents.
     """
     found = np.full((rows, length), end_id, dtype=np.int64)
     places = rng.integers(0, len(documents.tokens), rows)
     indices = np.searchsorted(documents.starts, places, side="right") - 1
     whole = rng.random(rows) < 0.5
-    for row, (place, index, at_start) in enumerate(zip(places, indices, whole, strict=True)):
-        start, stop = documents.starts[index], documents.starts[index + 1]
-        piece: NDArray[np.int64] = documents.tokens[start if at_start else place : stop][:length]
+    for row, (place, index, alone) in enumerate(zip(places, indices, whole, strict=True)):
+        piece: NDArray[np.int64] = (documents[index] if alone else documents.tokens[place:])[:length]
         found[row, : len(piece)] = piece
     return torch.from_numpy(found)
 

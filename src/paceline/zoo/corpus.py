@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from paceline.errors import ConfigError
 from paceline.files import write_atomically
 from paceline.zoo.dialogues import dialogue
-from paceline.zoo.documents import HELDOUT_PER_MILLE, KINDS, Document, Message, Split
+from paceline.zoo.documents import HELDOUT_FIRST_SEED, HELDOUT_PER_MILLE, KINDS, Document, Message, Split
 from paceline.zoo.modules import module
 from paceline.zoo.reports import report
 from paceline.zoo.sources import library_documents
@@ -22,7 +22,6 @@ from paceline.zoo.tasks import TASK_KINDS, task
 from paceline.zoo.tokenizer import encode_document, load, save, train_tokenizer
 
 STORIES, DIALOGUES, MODULES = 14_000, 22_000, 1_500
-HELDOUT_FIRST_SEED = 1_000_000_000
 COPIED_SHARE, PAIR_CHARS = 0.25, 40
 REPORT_EVERY = 4  # of the "story" documents, each fourth is a report
 

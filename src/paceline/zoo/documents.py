@@ -8,6 +8,8 @@ Kind = Literal["code", "prose", "story", "dialogue"]
 Split = Literal["train", "heldout"]
 KINDS: tuple[Kind, ...] = ("code", "prose", "story", "dialogue")
 HELDOUT_PER_MILLE = 40
+HELDOUT_FIRST_SEED = 1_000_000_000
+"""Generated documents of seeds from here on are held out."""
 
 
 class Message(TypedDict):
@@ -32,7 +34,7 @@ class Document:
         return self.text or "\n".join(m["content"] for m in self.messages)
 
 
-def split_of(file_name: str) -> Split:
-    """The split of everything that comes from one file: 4 % are held out, by a stable hash."""
-    digest = int.from_bytes(hashlib.sha256(file_name.encode()).digest()[:8], "big")
+def split_of(name: str) -> Split:
+    """The split of everything that comes from one file, or has one name: 4 % are held out, by a stable hash."""
+    digest = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     return "heldout" if digest % 1000 < HELDOUT_PER_MILLE else "train"

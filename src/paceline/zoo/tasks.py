@@ -1,7 +1,8 @@
 """Seeded tasks whose answers can be checked: sums in words, records that must parse, functions that must compile.
 
-Each has a level from 1 to 3, how many steps of thought it takes. A model that is to be judged on them learns the same
-kinds of task from other seeds. Knows nothing of chats, tokens or models.
+Each has a level from 1 to 3, how many steps of thought it takes. A model that is to be judged on those of held-out
+seeds learns the same kinds of task from other seeds, and no question is of both. Knows nothing of chats, tokens or
+models.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Literal, get_args
 
 from paceline.zoo import words
 from paceline.zoo.arithmetic import final_answer
+from paceline.zoo.documents import HELDOUT_FIRST_SEED, split_of
 from paceline.zoo.tables import say
 
 __all__ = ["LEVELS", "TASK_KINDS", "Task", "TaskKind", "task"]
@@ -49,11 +51,14 @@ class Task:
 
 
 def task(kind: TaskKind, seed: int) -> Task:
-    """The task of a kind and a seed."""
+    """The task of a kind and a seed: the first one drawn whose question is of the seed's split."""
     rng = Random(f"{kind}:{seed}")
-    level = rng.choice(LEVELS)
-    question, answer, check = _MAKERS[kind](rng, level)
-    return Task(kind, level, question, answer, check)
+    split = "train" if seed < HELDOUT_FIRST_SEED else "heldout"
+    while True:
+        level = rng.choice(LEVELS)
+        question, answer, check = _MAKERS[kind](rng, level)
+        if split_of(question) == split:
+            return Task(kind, level, question, answer, check)
 
 
 Made = tuple[str, str, Callable[[str], bool]]
