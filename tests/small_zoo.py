@@ -34,7 +34,7 @@ def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = train_tokenizer(found, VOCABULARY)
     monkeypatch.setattr(corpus, "documents", lambda split, stories, dialogues, *others: found[: stories + dialogues])
     monkeypatch.setattr(corpus, "train_tokenizer", lambda documents: tokenizer)
-    for user in ("recipes", "diffusion_recipes", "build.recipe", "build.plan"):
+    for user in ("recipes", "diffusion_recipes", "build.stages", "build.plan"):
         monkeypatch.setattr(f"paceline.train.{user}.bundled_target_spec", tiny_target)
 
 

@@ -16,13 +16,14 @@ from tiny import edit_config, tiny_transformer
 from paceline import LLM, Sampling
 from paceline.lock import alone_in
 from paceline.models.save import save_transformer
-from paceline.train.build import recipe
-from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
+from paceline.train.build import recipe, stages
+from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, BUNDLED_VERIFIER
 
 __all__ = ["run"]  # a fixture
 
 INTERRUPTED = "Interrupted. The same command goes on from what is saved."
-STAGES = ["corpus", "target-0", "target-1", "target-2", BUNDLED_TARGET, BUNDLED_DRAFTER]
+PAIR = ["target-0", "target-1", "target-2", BUNDLED_TARGET, BUNDLED_DRAFTER]
+STAGES = ["corpus", *PAIR, "corpus-with-tasks", BUNDLED_DLLM, BUNDLED_VERIFIER]
 
 
 @pytest.fixture
@@ -49,15 +50,15 @@ def test_a_build_makes_the_pair_and_its_cards_and_goes_on_where_it_stopped(
 ) -> None:
     out = tmp_path / "zoo"
     with monkeypatch.context() as killed:
-        killed.setattr(recipe, "make_drafter", lambda *args, **names: (_ for _ in ()).throw(KeyboardInterrupt))
+        killed.setattr(stages, "make_drafter", lambda *args, **names: (_ for _ in ()).throw(KeyboardInterrupt))
         told = run("zoo", "build", out, "--scale", 0.001)
     assert (told.code, told.err.splitlines()[-1]) == (130, INTERRUPTED)
-    kept = {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in STAGES[1:5]}
+    kept = {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in PAIR[:4]}
     assert not (out / BUNDLED_DRAFTER / "config.json").exists()
 
     told = run("zoo", "build", out, "--scale", 0.001)
     assert told.code == 0, told.err
-    assert {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in STAGES[1:5]} == kept
+    assert {name: (out / name / "model.safetensors").stat().st_mtime_ns for name in PAIR[:4]} == kept
     target, drafter = out / BUNDLED_TARGET, out / BUNDLED_DRAFTER
     assert "bits/byte" in told.out
     assert "| dialogue |" in (target / "README.md").read_text(encoding="utf-8")

@@ -34,7 +34,7 @@ from paceline.models.safetensors_file import read_json
 from paceline.models.transformer import Transformer
 from paceline.request import Infill, Message, Prompt, Sampling
 from paceline.text import Tokenizer, load_tokenizer
-from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET, bundled_folder
+from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, BUNDLED_VERIFIER, bundled_folder
 
 __all__ = ["LLM"]
 
@@ -43,9 +43,11 @@ class LLM:
     """A model, and the method that decodes it.
 
     Args:
-        model: a checkpoint folder, a hub id, or the name of a bundled model; None is the bundled pair.
-        drafter: the same for a DFlash drafter of `model`; None takes the bundled model's own drafter, if that is it.
-        verifier: the same for APD's verifier: a small autoregressive model with the tokenizer of the diffusion model.
+        model: a checkpoint folder, a hub id, or the name of a bundled model; None is the bundled target, or for
+            "apd" and "diffusion" the bundled diffusion model.
+        drafter: the same for a DFlash drafter of `model`; None is its own where `model` is the bundled target.
+        verifier: the same for APD's verifier, a small autoregressive model with the tokenizer of the diffusion model;
+            None is its own where `model` is the bundled diffusion model.
         method: "dflash" needs a drafter, "ar" decodes plainly, "diffusion" needs a diffusion language model, "apd" such
             a model and a verifier; "auto" is apd where there is a verifier, else diffusion for a diffusion language
             model, and dflash where there is a drafter.
@@ -80,9 +82,13 @@ class LLM:
         **settings: Unpack[MethodSettings],
     ) -> None:
         _check_settings(candidate_num, max_batch, block_size)
-        folder = resolve(BUNDLED_TARGET if model is None else model)
+        diffuses = method in ("apd", "diffusion") or verifier is not None
+        bundled = BUNDLED_DLLM if diffuses else BUNDLED_TARGET
+        folder = resolve(bundled if model is None else model)
         if drafter is None and folder == bundled_folder(BUNDLED_TARGET):
             drafter = BUNDLED_DRAFTER
+        if verifier is None and folder == bundled_folder(BUNDLED_DLLM) and method != "diffusion":
+            verifier = BUNDLED_VERIFIER
         config = read_json(folder / "config.json")
         chosen = choose_method(Asked(method, drafter, verifier, block_size), diffusion_of(config) is not None)
         own = settings_of(chosen, settings)

@@ -19,7 +19,8 @@ from paceline.files import write_text
 from paceline.lock import alone_in
 
 if TYPE_CHECKING:
-    from paceline.train.build.recipe import Recipe, Stage
+    from paceline.train.build.recipe import Recipe
+    from paceline.train.build.stages import Stage
     from paceline.train.heldout import Score
 
 __all__ = ["Threads", "build", "show_scores"]
@@ -35,7 +36,8 @@ def build(
     threads: Threads = None,
 ) -> None:
     """Make all bundled models again, from Python's own files and generated text; shows a plan first."""
-    from paceline.train.build.recipe import bundled_recipe, open_build, stages
+    from paceline.train.build.recipe import bundled_recipe, open_build
+    from paceline.train.build.stages import stages
 
     set_threads(threads)
     recipe = bundled_recipe(out, scale)

@@ -38,7 +38,7 @@ PROMISES = (
 )
 """What equality each precision promises."""
 
-Model = Annotated[str | Path | None, Setting("A folder, a hub id or a bundled model; the bundled pair if left out.")]
+Model = Annotated[str | Path | None, Setting("A folder, a hub id or a bundled model; the bundled one if left out.")]
 Drafter = Annotated[str | Path | None, Setting("The same for a DFlash drafter of the model.")]
 Verifier = Annotated[
     str | Path | None,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from paceline.train.build.plan import Rates, Row, plan
-from paceline.train.build.recipe import Stage
+from paceline.train.build.stages import Stage
 from paceline.train.options import ResponsesConfig
 
-RATES = Rates(target_token=0.5, drafter_step=3.0, answer_token=0.25)
+RATES = Rates(training_flop=0.5, drafter_step=3.0, answer_token=0.25)
 ANSWERS = ResponsesConfig(count=10, max_tokens=8, part=4)
 
 
@@ -49,3 +49,14 @@ def test_steps_in_the_log_are_done_but_for_a_line_that_is_cut(tmp_path: Path) ->
 def test_nothing_is_left_of_a_finished_stage(tmp_path: Path) -> None:
     (tmp_path / "config.json").touch()
     assert (planned(tmp_path).steps_done, planned(tmp_path).seconds) == (6, 0.0)
+
+
+def test_a_transformer_is_reckoned_by_its_operations_and_so_are_answers_of_many_rows(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "new", "config.json", lambda: None, "transformer", 6, 100, 1e6, ANSWERS, "samples", 48)
+    (row,) = plan([stage], RATES)
+    assert row.seconds == row.flops * 0.5
+    (tmp_path / "new" / "samples").mkdir(parents=True)
+    for part in range(3):
+        (tmp_path / "new" / "samples" / f"part-{part:04d}.npz").touch()
+    (row,) = plan([stage], RATES)
+    assert row.seconds == 6 * 1e6 * 0.5

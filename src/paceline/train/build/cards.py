@@ -39,9 +39,9 @@ to {recipe.loops.count} beginnings of training documents unlearn what they say a
 `curve.png` shows the training.
 
 **Trained on** Python's standard library and pip (functions and classes), the language reference and long docstrings
-that come with Python, and text of the generators in `paceline/zoo/`: {recipe.stories:,} stories and reports,
-{recipe.dialogues:,} dialogues, {recipe.modules:,} small Python modules. Held out: whole files by a hash of their name,
-and generator seeds from 1,000,000,000 on.
+that come with Python, and text of the generators in `paceline/zoo/`: {recipe.text.stories:,} stories and reports,
+{recipe.text.dialogues:,} dialogues, {recipe.text.modules:,} small Python modules. Held out: whole files by a hash of
+their name, and generator seeds from 1,000,000,000 on.
 
 **Measured** on held-out text, in bits per byte, beside a 5-gram model (Kneser-Ney) of the same corpus:
 

@@ -8,11 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from paceline.train.build.cost import answer_seconds, drafter_step_seconds, forward_flops, target_step_seconds
-from paceline.train.build.recipe import Recipe, Stage
+from paceline.train.build.cost import (
+    answer_seconds,
+    drafter_step_seconds,
+    forward_flops,
+    target_step_seconds,
+    training_flops,
+)
+from paceline.train.build.recipe import Recipe
+from paceline.train.build.stages import Stage
 from paceline.train.drafter import bundled_drafter_spec
 from paceline.train.fit.log import read_log
-from paceline.train.options import ResponsesConfig
 from paceline.train.recipes import answers_width
 from paceline.train.target import bundled_target_spec
 from paceline.zoo.tokenizer import MASK
@@ -22,9 +28,9 @@ __all__ = ["Rates", "Row", "measure_rates", "plan"]
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Seconds here: of one token that the target learns, of one step of the drafter, of one answered token."""
+    """Seconds here: of one operation of a transformer's training, one step of the drafter, one answered token."""
 
-    target_token: float
+    training_flop: float
     drafter_step: float
     answer_token: float
 
@@ -45,10 +51,11 @@ class Row:
 def measure_rates(recipe: Recipe) -> Rates:
     """Try some steps of everything: about half a minute on two cores."""
     spec = bundled_target_spec()
-    target = target_step_seconds(spec, recipe.target)
+    tokens = recipe.target.windows_per_batch * recipe.target.window_tokens
+    flops = tokens * training_flops(spec, recipe.target.window_tokens)
     width = answers_width(recipe.answers)
     return Rates(
-        target / (recipe.target.windows_per_batch * recipe.target.window_tokens),
+        target_step_seconds(spec, recipe.target) / flops,
         drafter_step_seconds(spec, bundled_drafter_spec(spec, MASK, recipe.drafter.block_size), recipe.drafter, width),
         answer_seconds(spec, recipe.answers),
     )
@@ -62,29 +69,38 @@ def plan(stages: Iterable[Stage], rates: Rates) -> list[Row]:
 def _row(stage: Stage, rates: Rates) -> Row:
     answers, longest = (stage.answers.count, stage.answers.max_tokens) if stage.answers else (0, 0)
     said = answers * longest
-    flops = stage.steps * stage.step_flops + said * _answer_flops(stage.answers)
+    flops = stage.steps * stage.step_flops + said * _answer_flops(stage)
     done = stage.steps if stage.done else _steps_done(stage)
     seconds = None
     if stage.kind != "corpus":
         unanswered = 0 if done else answers - _answers_made(stage)
-        seconds = (stage.steps - done) * _step_seconds(stage, rates) + unanswered * longest * rates.answer_token
+        seconds = (stage.steps - done) * _step_seconds(stage, rates)
+        seconds += unanswered * longest * _answer_seconds(stage, rates)
     return Row(stage.folder.name, stage.steps, done, answers, said + stage.steps * stage.step_tokens, flops, seconds)
 
 
-def _answer_flops(answers: ResponsesConfig | None) -> float:
-    return forward_flops(bundled_target_spec(), answers_width(answers) / 2) if answers else 0.0
+def _answer_flops(stage: Stage) -> float:
+    """Of one token that is said."""
+    if stage.answers is None:
+        return 0.0
+    return stage.answer_rows * forward_flops(bundled_target_spec(), answers_width(stage.answers) / 2)
+
+
+def _answer_seconds(stage: Stage, rates: Rates) -> float:
+    """Of one token: a pass over many rows is bound by its operations, as training is, and one over a row is not."""
+    return rates.answer_token if stage.answer_rows == 1 else _answer_flops(stage) * rates.training_flop
 
 
 def _answers_made(stage: Stage) -> int:
     """Answers in the parts that an interrupted run has left."""
     if stage.answers is None:
         return 0
-    parts = sum(1 for _ in (stage.folder / "answers").glob("part-*.npz"))
+    parts = sum(1 for _ in (stage.folder / stage.said_in).glob("part-*.npz"))
     return min(stage.answers.count, parts * stage.answers.part)
 
 
 def _step_seconds(stage: Stage, rates: Rates) -> float:
-    return rates.drafter_step if stage.kind == "drafter" else stage.step_tokens * rates.target_token
+    return rates.drafter_step if stage.kind == "drafter" else stage.step_flops * rates.training_flop
 
 
 def _steps_done(stage: Stage) -> int:
