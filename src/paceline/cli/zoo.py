@@ -38,8 +38,12 @@ def list_models() -> None:
 
 
 def _kind(folder: Path) -> str:
+    from paceline.models.diffusion_spec import diffusion_of
+
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    return "DFlash drafter" if "DFlashDraftModel" in config.get("architectures", ()) else "target"
+    if "DFlashDraftModel" in config.get("architectures", ()):
+        return "DFlash drafter"
+    return "autoregressive" if diffusion_of(config) is None else "diffusion"
 
 
 def _size(folder: Path) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from paceline.models.spec import transformer_spec
 from paceline.train.build.recipe import Recipe
 from paceline.train.fit.log import read_log
 from paceline.train.heldout import Score
-from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
+from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, BUNDLED_VERIFIER
 
-__all__ = ["drafter_card", "score_table", "target_card"]
+__all__ = ["dllm_card", "drafter_card", "score_table", "target_card", "verifier_card"]
 
 
 def target_card(folder: Path, recipe: Recipe, scores: Iterable[Score], distinct: Mapping[str, float | None]) -> str:
@@ -63,10 +63,8 @@ def score_table(scores: Iterable[Score]) -> str:
 def drafter_card(folder: Path, recipe: Recipe, expected: Mapping[str, float | None]) -> str:
     """The card of the drafter in `folder`; `expected` is the greedy acceptance length by scenario, held out."""
     spec = drafter_spec(read_json(folder / "config.json"))
-    kept_back = [
-        line["acceptance_length"] for line in read_log(folder / "run" / "log.jsonl") if "acceptance_length" in line
-    ]
-    config, answers = recipe.drafter, recipe.answers
+    last = _last_evaluation(folder, "acceptance_length")
+    config, answers, objective = recipe.drafter, recipe.answers, recipe.drafter.objective
     taps = ", ".join(map(str, spec.target_layer_ids))
     return f"""# {BUNDLED_DRAFTER}
 
@@ -75,16 +73,79 @@ The DFlash v1 drafter of {BUNDLED_TARGET}.
 arXiv 2602.06036: {spec.block.num_layers} Qwen3 layers of the target's width, block {spec.block_size}, taps behind
 layers {taps} of the target, {_millions(folder)} M parameters of its own (embedding and head are the target's).
 
-**Made by** `paceline zoo build`: {answers.count:,} answers of {BUNDLED_TARGET} to beginnings of its training documents,
-{answers.sampled_share:.0%} of them drawn at temperatures, for {config.fit.steps:,} steps of {config.rows_per_batch}
-answers at a peak rate of {config.fit.learning_rate:g}. Blocks of {config.shortest_block} to {spec.block_size} behind
-random anchors; slots are weighted by {config.objective.weighting} (see `train/losses.py`). `curve.png` shows the
-training.
+**Made by** `paceline zoo build`: up to {answers.count:,} answers of {BUNDLED_TARGET} to beginnings of its training
+documents, {answers.sampled_share:.0%} of them drawn at temperatures, for {config.fit.steps:,} steps of
+{config.rows_per_batch} answers at a peak rate of {config.fit.learning_rate:g}. Blocks of {config.shortest_block} to
+{spec.block_size} behind random anchors; slots are weighted by {objective.weighting} (see `train/losses.py`), and
+{objective.distill_share:.0%} of the loss is KL divergence to the target's {objective.teacher_top_k} likeliest tokens,
+the rest cross-entropy. `curve.png` shows the training.
 
-**Measured**: acceptance length {kept_back[-1]:.2f} on answers kept back. Expect, on held-out prompts, greedy, the free
-token of the target included: {_figures(expected)}. It is worth what its target's text is worth: templates and
-boilerplate are easy to draft.
+**Measured**: acceptance length {last["acceptance_length"]:.2f} on answers kept back. Expect, on held-out prompts,
+greedy, the free token of the target included: {_figures(expected)}. It is worth what its target's text is worth:
+templates and boilerplate are easy to draft.
 """
+
+
+def dllm_card(folder: Path, recipe: Recipe, solved: Mapping[str, Mapping[str, float]]) -> str:
+    """The card of the diffusion model in `folder`; `solved` is the share of held-out tasks by method and by kind."""
+    spec = transformer_spec(read_json(folder / "config.json"))
+    config, text, last = recipe.dllm, recipe.checked_text, _last_evaluation(folder, "heldout_runs")
+    return f"""# {BUNDLED_DLLM}
+
+A diffusion language model of the size and the tokens of {BUNDLED_TARGET}, for masked diffusion and APD.
+
+{spec.family.capitalize()} layout and a section `paceline`: {spec.num_layers} layers of width {spec.hidden_size},
+attention to both sides, row i predicts token i + 1. {_millions(folder)} M parameters, bfloat16.
+
+**Made by** `paceline zoo build`: {BUNDLED_TARGET} with its attention opened, then {config.fit.steps:,} steps of
+{config.tokens_per_batch:,} tokens at a peak rate of {config.fit.learning_rate:g}, in rows of {config.shortest_row} to
+{config.longest_row} tokens; {config.run_share:.0%} of the rows lost one run of up to {config.longest_run} tokens, the
+others a random share (arXiv 2502.09992). `curve.png` shows the training.
+
+**Trained on** the library text of {BUNDLED_TARGET}, and of the generators {text.stories:,} stories and reports,
+{text.dialogues:,} dialogues, {text.modules:,} modules and up to {text.tasks:,} tasks with answers that can be checked.
+Held out: as there, and tasks by a hash of their question, too.
+
+**Measured**: held-out loss {last["heldout_scattered"]:.3f} nats per token where random tokens are masked,
+{last["heldout_runs"]:.3f} where a run is. Held-out tasks that it solves greedily:
+
+{_solved_table(solved)}
+
+**For** trying out and testing decoding. It knows three kinds of task in their own words, and no facts.
+"""
+
+
+def verifier_card(folder: Path, recipe: Recipe) -> str:
+    """The card of the verifier in `folder`."""
+    spec = transformer_spec(read_json(folder / "config.json"))
+    config, samples, last = recipe.verifier, recipe.samples, _last_evaluation(folder, "heldout_divergence")
+    return f"""# {BUNDLED_VERIFIER}
+
+The verifier of {BUNDLED_DLLM}: a small autoregressive model of the same tokens.
+
+{spec.family.capitalize()} layout, {spec.num_layers} layers of width {spec.hidden_size}, {_millions(folder)} M
+parameters, bfloat16.
+
+**Made by** `paceline zoo build`: {samples.texts.count:,} texts that {BUNDLED_DLLM} continued from left to right, one
+token per pass, then {config.fit.steps:,} steps at a peak rate of {config.fit.learning_rate:g}.
+{config.distill_share:.0%} of the loss is KL divergence to what it said of each of these tokens, the rest are next tokens
+of its corpus. `curve.png` shows the training.
+
+**Measured**: KL divergence {last["heldout_divergence"]:.3f} nats per token on texts kept back, held-out loss of the
+corpus {last["heldout_loss"]:.3f} nats per token.
+"""
+
+
+def _last_evaluation(folder: Path, figure: str) -> Mapping[str, float]:
+    """The last line of the training's log that has a figure."""
+    return [line for line in read_log(folder / "run" / "log.jsonl") if figure in line][-1]
+
+
+def _solved_table(solved: Mapping[str, Mapping[str, float]]) -> str:
+    """Markdown: a row for each method, a column for each kind of task."""
+    kinds = list(next(iter(solved.values())))
+    lines = [f"| {method} | {' | '.join(f'{each[kind]:.0%}' for kind in kinds)} |" for method, each in solved.items()]
+    return "\n".join((f"| method | {' | '.join(kinds)} |", "|---" * (1 + len(kinds)) + "|", *lines))
 
 
 def _millions(folder: Path) -> str:
