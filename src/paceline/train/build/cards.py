@@ -128,8 +128,8 @@ parameters, bfloat16.
 
 **Made by** `paceline zoo build`: {samples.texts.count:,} texts that {BUNDLED_DLLM} continued from left to right, one
 token per pass, then {config.fit.steps:,} steps at a peak rate of {config.fit.learning_rate:g}.
-{config.distill_share:.0%} of the loss is KL divergence to what it said of each of these tokens, the rest are next tokens
-of its corpus. `curve.png` shows the training.
+{config.distill_share:.0%} of the loss is KL divergence to what it said of each of these tokens, the rest are next
+tokens of its corpus. `curve.png` shows the training.
 
 **Measured**: KL divergence {last["heldout_divergence"]:.3f} nats per token on texts kept back, held-out loss of the
 corpus {last["heldout_loss"]:.3f} nats per token.
