@@ -59,6 +59,9 @@ class FitConfig:
     compile: Annotated[
         bool, Setting("Use torch.compile, which needs a C++ compiler and may gain nothing: compare some steps.")
     ] = False
+    gradient_checkpointing: Annotated[
+        bool, Setting("Compute layers again in the backward pass instead of keeping them: less memory, more time.")
+    ] = False
     seed: Annotated[int, Setting("Of everything that is drawn.", least=0, most=2**32 - 1)] = 0
 
     def __post_init__(self) -> None:
