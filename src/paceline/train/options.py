@@ -42,7 +42,10 @@ class FitConfig:
 
     steps: Annotated[int, Setting("Optimiser steps in all; the schedule ends there.", least=1)]
     learning_rate: Annotated[
-        float, Setting("Peak rate of both optimisers (Muon's update is matched to AdamW's RMS).", least=0)
+        float,
+        Setting(
+            "Peak rate of both optimisers (Muon's update is matched to AdamW's RMS).", least=0, alias="training.lr"
+        ),
     ] = 4e-3
     warmup_steps: Annotated[int, Setting("Steps of linear rise, before the cosine down.", least=0)] = 50
     final_share: Annotated[float, Setting("Last rate, as a share of the peak.", least=0, most=1)] = 0.02

@@ -1,7 +1,7 @@
 """Layers that a backward pass computes again, instead of keeping all they computed (arXiv 1604.06174).
 
-Only the inputs of the layers wait for the backward pass, and each layer costs a second forward pass. Knows which modules
-are layers, nothing of what is trained.
+Only the inputs of the layers wait for the backward pass, and each layer costs a second forward pass. Knows which
+modules are layers, nothing of what is trained.
 """
 
 from __future__ import annotations
