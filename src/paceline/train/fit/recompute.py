@@ -20,7 +20,7 @@ __all__ = ["layers_recomputed"]
 def layers_recomputed(module: nn.Module, wanted: bool) -> Iterator[None]:
     """Inside, all layers of Transformers and drafters in `module` are recomputed, if that is wanted.
 
-    Losses and gradients are the same, on a CPU to the last bit.
+    Losses and gradients are the same, on a CPU to the last bit; up to rounding under torch.compile.
     """
     layers = [each for each in module.modules() if isinstance(each, Layer)]
     for layer in layers:
