@@ -52,6 +52,19 @@ def test_the_words_of_a_file_are_the_same(run: Run, folder: Path, expected: Any,
     assert (told.code, told.out) == (0, f"{expected.text}\n")
 
 
+def test_end_tokens_last(run: Run, folder: Path, tmp_path: Path) -> None:
+    settings: MethodSettings = {"end_last": True, "tokens_per_step": 2}
+    (found,) = LLM(folder, **settings).generate("hello", Sampling(max_tokens=12))
+    (tmp_path / "run.yaml").write_text("end_last: true\n")
+    for asked in (("--end-last",), ("--config", tmp_path / "run.yaml")):
+        told = run("generate", "hello", "--model", folder, *FEW, "--tokens-per-step", 2, *asked)
+        assert (told.code, told.out) == (0, f"{found.text}\n"), told.err
+    told = run("generate", "hello", "--model", folder, *FEW, "--end-last", "--strategy", "left_to_right")
+    assert (told.code, "end_last is True and strategy is 'left_to_right'" in told.err) == (2, True)
+    told = run("generate", "hello", "--model", TARGET, "--end-last", *FEW)
+    assert "end_last is set, and the method is" in told.err
+
+
 def test_stats_speak_of_passes(run: Run, folder: Path, expected: Any) -> None:
     told = run("generate", "hello", "--model", folder, *FEW, *FLAGS, "--stats")
     assert told.out == f"{expected.text}\n"

@@ -29,6 +29,7 @@ from paceline.models.spec import transformer_spec
 from paceline.settings import fields_of
 from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
 from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.shape import ShapeConfig
 from paceline.zoo import catalog
 
 __all__ = ["run"]  # a fixture
@@ -262,7 +263,7 @@ def test_flags_are_the_fields_of_the_configurations(command: Callable[..., None]
         ("target", (TargetConfig,)),
         ("unloop", (UnloopConfig,)),
         ("drafter", (DrafterConfig, ResponsesConfig)),
-        ("dllm", (DllmConfig,)),
+        ("dllm", (DllmConfig, ShapeConfig)),
         ("verifier", (VerifierConfig, SamplesConfig)),
         ("joint", (JointConfig,)),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,10 @@ from tiny import tiny_spec, tiny_transformer, write_checkpoint
 
 from paceline import LLM, Sampling
 from paceline.models.safetensors_file import read_json, read_tensors
+from paceline.train.diffusion_options import DllmConfig
+from paceline.train.dllm import train_dllm as train_in_full
+from paceline.train.options import FitConfig
+from paceline.train.shape import ShapeConfig
 
 __all__ = ["run"]  # a fixture
 
@@ -82,6 +87,84 @@ def test_a_dllm_begins_with_the_weights_of_its_start(run: Run, built: Path, tmp_
         assert told.code == 0, told.err
     target, *dllms = (read_tensors(tmp_path / name) for name in ("0", "1", "2"))
     assert all(torch.equal(tensor, dllm[name]) for dllm in dllms for name, tensor in target.items())
+
+
+def sample_file(out: Path) -> Path:
+    """dllm.yaml of docs/train.md, as it stands there."""
+    page = (Path(__file__).parent.parent / "docs" / "train.md").read_text()
+    file = out / "dllm.yaml"
+    file.write_text(page[page.index("# dllm.yaml") :].split("```")[0])
+    return file
+
+
+def test_the_sample_file_of_the_documents(run: Run, built: Path, tmp_path: Path, monkeypatch: Any) -> None:
+    """Shrunk by flags, which win."""
+    asked: list[DllmConfig] = []
+    monkeypatch.setattr(
+        "paceline.train.diffusion_recipes.train_dllm",
+        lambda model, config, *others: (asked.append(config), train_in_full(model, config, *others)),
+    )
+    monkeypatch.chdir(tmp_path)
+    width = ("--hidden-size", 24, "--num-heads", 2, "--num-layers", 3)
+    rows = ("--rows-per-batch", 2, "--micro-batches", 2, "--longest-row", 64, "--evaluation-rows", 2)
+    told = run("train", "dllm", "--config", sample_file(tmp_path), *width, *rows, "--steps", 2)
+    assert told.code == 0, told.err
+    assert asked == [
+        DllmConfig(
+            Path("corpus"),
+            FitConfig(2, learning_rate=1e-4, micro_batches=2, gradient_checkpointing=True),
+            longest_row=64,
+            rows_per_batch=2,
+            diffusion_steps=2000,
+            evaluation_rows=2,
+        )
+    ]
+    config = read_json(tmp_path / "my-dllm" / "config.json")
+    names = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim")
+    assert [config[name] for name in names] == [24, 3, 2, 1, 12]
+    assert LLM(tmp_path / "my-dllm").generate(["Once"], Sampling(max_tokens=5))[0].token_ids
+
+
+def test_the_sample_file_asks_for_what_the_article_says(run: Run, tmp_path: Path, monkeypatch: Any) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr("paceline.train.diffusion_recipes.make_dllm", lambda *given: asked.extend(given))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    told = run("train", "dllm", "--config", sample_file(tmp_path))
+    assert told.code == 0, told.err
+    _, shape, recipe, *_ = asked
+    assert shape == ShapeConfig("DiT-XL", hidden_size=2048, num_heads=32)
+    assert recipe.rows_per_batch * recipe.fit.micro_batches == 512
+    assert (recipe.fit.learning_rate, recipe.diffusion_steps) == (1e-4, 2000)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: {type: unet}", "model.type is 'unet' in"),
+        ("model: {type: unet}", "It must be 'pace-13m' or 'DiT-S' or 'DiT-B' or 'DiT-L' or 'DiT-XL' or null."),
+        ("model: {hidden_size: 33}", "hidden_size is 33, num_heads is 4. Give a multiple of the heads, or head_dim."),
+        ("model: {hidden_size: 12}", "head_dim is 3, of hidden_size 12 and num_heads 4."),
+        ("model: {depth: 3}", "sets 'model.depth' to 3: no such setting."),
+        ("training: {batch_size: 0}", "training.batch_size is 0 in"),
+        ("training: {batch_size: 4}", "rows_per_batch is 4, tokens_per_batch is 128."),
+        ("training: {diffusion_steps: 0}", "training.diffusion_steps is 0 in"),
+    ],
+)
+def test_words_of_a_file_that_cannot_be(run: Run, built: Path, tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    told = train_dllm(run, built, tmp_path / "out", "--config", tmp_path / "run.yaml")
+    assert told.code == 2
+    assert message in told.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_start_has_a_shape_of_its_own(run: Run, built: Path, tmp_path: Path) -> None:
+    assert train_dllm(run, built, tmp_path / "dllm").code == 0
+    told = train_dllm(run, built, tmp_path / "out", "--start", tmp_path / "dllm", "--num-heads", 2)
+    assert told.code == 2
+    assert f"num_heads is 2, and training begins with {tmp_path / 'dllm'}, which has a shape." in told.err
+    assert train_dllm(run, built, tmp_path / "dllm", "--num-layers", 2).code == 1, "another shape is not resumed"
 
 
 def test_samples_of_other_settings_or_of_another_model_are_not_mixed(run: Run, built: Path, tmp_path: Path) -> None:

@@ -168,6 +168,15 @@ def test_apd_04_an_end_or_stop_token_ends_and_nothing_behind_it_counts(llada: LL
     assert (flooded.token_ids, flooded.text, flooded.finish_reason) == ([END], "", "stop")
 
 
+def test_apd_04_end_tokens_are_committed_last_if_asked_for(folders: tuple[Path, Path]) -> None:
+    """With one token a pass, the end token is the last that is fixed, and the text before it is there."""
+    asked: dict[str, Any] = {"max_tokens": 20, "logit_bias": {END: 10.0}, **HOT}
+    first, last = (answer(LLM(folders[0], end_last=end_last), **asked) for end_last in (False, True))
+    assert (first.finish_reason, first.token_ids) == ("stop", [END])
+    assert (last.finish_reason, len(last.token_ids), last.token_ids[-1]) == ("stop", 3, END)
+    assert [END in round.proposed for round in last.rounds] == [False] * (len(last.rounds) - 1) + [True]
+
+
 def test_end_tokens_of_tokenizer_and_generation_config_end_it_too(tmp_path: Path) -> None:
     folder = talking(LLADA, tmp_path / "other")
     edit_config(folder, eos_token_id=9)

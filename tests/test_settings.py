@@ -95,6 +95,38 @@ def test_a_word_for_null(text: str, tmp_path: Path) -> None:
     assert read_settings(tmp_path / "run.yaml", fields_of(Choice)) == {"width": "all"}
 
 
+@dataclass(frozen=True)
+class Sectioned:
+    rate: Annotated[float, Setting("A rate.", least=0, alias="training.lr")] = 0.5
+    size: Annotated[int, Setting("A size.", alias="training.size")] = 1
+
+
+@pytest.mark.parametrize(
+    "text", ["training: {lr: 1e-4}\nsize: 3", "training:\n  lr: 1e-4\n  size: 3", "training.lr: 1e-4\nsize: 3"]
+)
+def test_an_alias_with_a_dot_stands_in_a_section(text: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    assert read_settings(tmp_path / "run.yaml", fields_of(Sectioned)) == {"rate": 1e-4, "size": 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("training: {lr: -1}", "training.lr is -1 in"),
+        ("training: {rl: 1}", "sets 'training.rl' to 1: no such setting. Did you mean training.lr?"),
+        ("training: {lr: {a: 1}}", "training.lr is {'a': 1} in"),
+        ("training:", "sets 'training' to None: no such setting."),
+        ("training: {lr: 1}\nrate: 2", "training.lr is 1 and rate is 2. Leave one out"),
+        ("other: 1", "Allowed are: rate, training.lr, size, training.size."),
+    ],
+)
+def test_what_a_section_cannot_hold(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(text)
+    with pytest.raises(ConfigError) as told:
+        read_settings(tmp_path / "run.yaml", fields_of(Sectioned))
+    assert message in str(told.value)
+
+
 def test_an_alias_sets_the_same() -> None:
     assert canonical({"breadth": 4, "rate": 1}, fields_of(One)) == {"width": 4, "rate": 1}
     with pytest.raises(ConfigError, match=r"breadth is 4 and width is 5\. Leave one out"):
@@ -104,7 +136,9 @@ def test_an_alias_sets_the_same() -> None:
 @pytest.mark.parametrize("text", ["width: 0", "breadth: 0", "width: every", "width: 1.5"])
 def test_a_word_for_null_allows_no_other(text: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(text)
-    with pytest.raises(ConfigError, match=r"width is .* It must be an integer or null of at least 1; null is all"):
+    with pytest.raises(
+        ConfigError, match=r"(width|breadth) is .* It must be an integer or null of at least 1; null is"
+    ):
         read_settings(tmp_path / "run.yaml", fields_of(Choice))
 
 
@@ -163,7 +197,10 @@ def test_numbers_as_people_write_them(text: str, number: float, tmp_path: Path) 
             "sets 'ratio' to 3",
             "Did you mean rate? Allowed are: folder, rate, kind, pair, fast, count, name, sizes, stops.",
         ),
-        ("inner: {rate: 1}", "sets 'inner' to {'rate': 1}", "Allowed are: folder, rate"),
+        ("inner: {rate: 1}", "sets 'inner.rate' to 1", "Allowed are: folder, rate"),
+        ("rate: {soft: 1}", "sets 'rate.soft' to 1", "Allowed are: folder, rate"),
+        ("inner: {rate: {soft: 1}}", "sets 'inner.rate' to {'soft': 1}", "Allowed are"),
+        ("inner: {3: 1}", "sets 'inner.3' to 1", "Allowed are"),
         ("3: 3", "sets 3 to 3", "Allowed are"),
     ],
 )

@@ -40,7 +40,7 @@ class Setting:
 
     `flags` are its names on the command line where these are not the field's own: `("--block-size",)` of block_sizes.
     `null_word` says None on the command line and in YAML, where leaving the setting out says something else. `alias` is
-    another name for it, in YAML and in Python.
+    another name for it, in YAML and in Python: `training.lr` is lr in a section `training` of the file.
     """
 
     help: str
@@ -140,8 +140,8 @@ def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
         ConfigError: no YAML mapping, an unknown key, or a value of the wrong type or outside its range; names key,
             value and what is allowed.
     """
-    known = {field.name: field for field in allowed}
-    values = canonical(_mapping(path), allowed)
+    known = {name: field for field in allowed for name in (field.name, field.setting.alias) if name}
+    values = _flat(_mapping(path))
     for key, value in values.items():
         if key not in known:
             guess = [f"Did you mean {name}?" for name in get_close_matches(str(key), known, 1)]
@@ -153,7 +153,7 @@ def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
         elif not _fits(value, known[key].kind) or not _in_range(value, known[key].setting):
             remedy = f"It must be {_described(known[key])}."
             raise ConfigError(f"{key} is {value!r:.80} in {path}.", remedy=remedy, param=key)
-    return values
+    return canonical(values, allowed)
 
 
 def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, Any]:
@@ -205,6 +205,14 @@ def _mapping(path: Path) -> dict[Any, Any]:
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds {values!r:.40}.", remedy="Give lines such as 'steps: 100'.")
     return values
+
+
+def _flat(values: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Sections as dotted keys, as aliases are written: no setting is a mapping."""
+    found: dict[Any, Any] = {}
+    for key, value in values.items():
+        found |= {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+    return found
 
 
 def _fits(value: object, kind: Any) -> bool:

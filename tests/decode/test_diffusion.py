@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import torch
 from diffusing import Request, Uncovered, uncover
 from tiny import tiny_spec, tiny_transformer
+from torch import Tensor
 
+from paceline.decode.canvas import Canvas
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.remasking import Remasking
@@ -139,6 +143,60 @@ def test_apd_04_a_flood_of_end_tokens_is_cut_behind_the_first_and_not_counted(ca
     assert (flooded.tokens, flooded.finish_reason) == ([END], "stop")
     assert sum(flooded.unmasked_per_step) == 1
     assert all(place == 0 for places in flooded.fixed for place in places)
+
+
+class Flooding(Denoiser):
+    """Gives what apd-04 has: the first four tokens of the answer a probability of 0.5, end tokens behind them 0.99."""
+
+    def scores(self, canvases: Sequence[Canvas], rows: Any, masks: Sequence[list[int]]) -> list[Tensor]:
+        return [
+            self.flooded([place - canvas.hole.start for place in own])
+            for canvas, own in zip(canvases, masks, strict=True)
+        ]
+
+    def flooded(self, places: list[int]) -> Tensor:
+        law = torch.full((len(places), 64), 1e-9, dtype=torch.float64)
+        for row, place in enumerate(places):
+            law[row, 10:30] = 0.025 if place < 4 else 0.0005
+            law[row, 40 + place if place < 4 else END] = 0.5 if place < 4 else 0.99
+        return law.log()
+
+
+@pytest.mark.parametrize("strategy", ["low_confidence", "margin", "entropy", "random"])
+@pytest.mark.parametrize("temperature", [0.0, 0.5])
+@pytest.mark.parametrize("stops", [True, False])
+def test_apd_04_end_tokens_are_committed_last(temperature: float, strategy: Any, stops: bool) -> None:
+    """At every temperature, whether it is an end token of the model or of the request. The text is the same here, as
+    the scores stay; with the option it is done when the end is reached."""
+    model = Flooding(decoder().dllm.model, 64)
+    ends, sampling = (frozenset({END}), {}) if stops else (frozenset[int](), {"stop_token_ids": [END]})
+    request = Request(PROMPT, Sampling(max_tokens=16, temperature=temperature, **sampling), 3)
+    last, first = (
+        uncover(MaskedDiffusion(model, Remasking(strategy, end_last=asked), ends), [request], ends=list(ends))[0]
+        for asked in (True, False)
+    )
+    assert last.tokens == first.tokens
+    assert len(last.tokens) == 5
+    assert last.tokens[-1] == END
+    assert last.finish_reason == "stop"
+    assert last.fixed[-1] == [4]
+    assert sorted(last.fixed[:-1]) == [[0], [1], [2], [3]]
+    assert first.forward_passes > 5
+    if temperature == 0.0:
+        assert last.tokens == [40, 41, 42, 43, END]
+
+
+def test_apd_04_a_pass_of_many_tokens_takes_end_tokens_after_the_others() -> None:
+    model = Flooding(decoder().dllm.model, 64)
+    request = Request(PROMPT, Sampling(max_tokens=16), 3)
+    for settings, fixed in (
+        (Remasking(tokens_per_step=3, end_last=True), [[0, 1, 2], [3, 4]]),
+        (Remasking(threshold=0.9, end_last=True), [[0], [1], [2], [3], [4]]),
+        (Remasking(threshold=0.4, end_last=True), [[0, 1, 2, 3], [4]]),
+        (Remasking(tokens_per_step=3, block_length=2, end_last=True), [[0, 1], [2, 3], [4]]),
+    ):
+        (found,) = uncover(MaskedDiffusion(model, settings, frozenset({END})), [request])
+        assert found.fixed == fixed, settings
 
 
 def test_an_end_token_saves_the_passes_behind_it() -> None:

@@ -74,7 +74,8 @@ def test_the_decoder_has_what_was_asked_for() -> None:
 def test_a_diffusion_model_is_no_target() -> None:
     model = tiny_transformer(tiny_spec("qwen2", diffusion=Diffusion(63, 1)))
     dllm, settings = Denoiser(model, 60), Remasking(steps=3)
-    assert decoder_of("diffusion", Parts(model, None, 60, settings=settings)) == MaskedDiffusion(dllm, settings)
+    ends = frozenset({7, 9})
+    assert decoder_of("diffusion", Parts(model, None, 60, ends, settings)) == MaskedDiffusion(dllm, settings, ends)
     with pytest.raises(UnsupportedModel, match=r"diffusion language model.*autoregressive"):
         target_of(model, None, 60)
 

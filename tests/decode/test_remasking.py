@@ -46,6 +46,8 @@ from paceline.errors import ConfigError
         ({"window": 0, "strategy": "left_to_right"}, "window is 0. It must be an integer or null"),
         ({"window": 0, "strategy": "left_to_right"}, "of at least 1; null is all"),
         ({"kv_window": 0, "strategy": "left_to_right"}, "kv_window is 0"),
+        ({"end_last": True, "strategy": "left_to_right"}, "end_last is True and strategy is 'left_to_right'"),
+        ({"end_last": None}, "end_last is None. It must be true or false"),
         ({"window": 4}, "strategy must be left_to_right"),
         ({"kv_window": 4, "strategy": "left_to_right", "cache": "dual"}, "cache must be none"),
         ({"kv_window": 4, "strategy": "left_to_right", "steps": 3}, "steps must be None"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,12 @@ SETTINGS = [
     Remasking(factor=1.2, block_length=6, cache="dual"),
     Remasking(steps=9, block_length=5, cache="dual"),
     Remasking(tokens_per_step=2, cache="dual"),
+    Remasking(end_last=True),
+    Remasking(strategy="margin", steps=4, end_last=True),
+    Remasking(strategy="entropy", tokens_per_step=2, block_length=5, end_last=True),
+    Remasking(strategy="random", end_last=True),
+    Remasking(threshold=0.2, end_last=True),
+    Remasking(factor=1.2, block_length=6, cache="dual", end_last=True),
     Remasking(strategy="left_to_right", tokens_per_step=2),
     Remasking(strategy="left_to_right", tokens_per_step=3, window=4),
     Remasking(strategy="left_to_right", tokens_per_step=4, window=3, kv_window=1),
@@ -96,9 +103,13 @@ def propose(logits: Tensor, position: int, settings: Remasking, request: Request
     """The token drawn at a position, and what it is worth."""
     scores = logits.clone()
     scores[[*range(USABLE, 64)]] = -torch.inf
+    for biased, bias in request.sampling.logit_bias.items():
+        scores[biased] += bias
     noise = gumbel(request.seed, "token", torch.tensor([position]), torch.arange(64)[None])[0]
     token = int((scores + request.sampling.temperature * noise.double()).argmax())
     law = scores.softmax(-1).numpy()
+    if settings.end_last and token == END:
+        return token, -math.inf
     if settings.strategy == "margin":
         return token, float(np.sort(law)[-1] - np.sort(law)[-2])
     if settings.strategy == "entropy":
@@ -127,16 +138,25 @@ def model_with(shift: int, **changes: Any) -> Transformer:
     return tiny_transformer(spec)
 
 
-@pytest.mark.parametrize(("temperature", "suffix"), [(0.0, ()), (0.9, ()), (0.9, (9, 31, END, 4))])
+@pytest.mark.parametrize(
+    ("temperature", "suffix", "end_bias"),
+    [(0.0, (), 0.0), (0.9, (), 0.0), (0.9, (9, 31, END, 4), 0.0), (0.0, (), 3.0), (0.9, (9, 4), 2.0)],
+)
 @pytest.mark.parametrize("shift", [0, 1])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_a_ragged_batch_is_what_the_definition_says(
-    settings: Remasking, shift: int, temperature: float, suffix: tuple[int, ...]
+    settings: Remasking, shift: int, temperature: float, suffix: tuple[int, ...], end_bias: float
 ) -> None:
+    """Some of them are flooded by end tokens."""
     model = model_with(shift)
-    decoder = MaskedDiffusion(Denoiser(model, USABLE), settings)
+    decoder = MaskedDiffusion(Denoiser(model, USABLE), settings, frozenset({END}))
     requests = [
-        Request(prompt, Sampling(max_tokens=length, temperature=temperature), seed, suffix[seed:])
+        Request(
+            prompt,
+            Sampling(max_tokens=length, temperature=temperature, logit_bias={END: end_bias}),
+            seed,
+            suffix[seed:],
+        )
         for seed, (prompt, length) in enumerate(zip(PROMPTS, LENGTHS, strict=True))
     ]
     batched = uncover(decoder, requests, max_batch=3)

@@ -11,7 +11,7 @@ from functools import reduce, wraps
 from inspect import Parameter, Signature, signature
 from operator import or_
 from pathlib import Path
-from types import GenericAlias
+from types import GenericAlias, NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
@@ -77,7 +77,8 @@ def _declared(name: str, hint: Any, default: Any) -> Field:
 def _flag(field: Field) -> Parameter:
     told = field.setting
     kind, metavar = (str, f"INTEGER|{told.null_word}") if told.null_word else _typed(field.kind)
-    option = typer.Option(*told.flags, help=told.help, min=told.least, max=told.most, metavar=metavar)
+    words = told.help + (f" In YAML also {told.alias}." if told.alias else "")
+    option = typer.Option(*told.flags, help=words, min=told.least, max=told.most, metavar=metavar)
     default = Parameter.empty if field.default is MISSING else field.default
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
@@ -86,6 +87,8 @@ def _typed(kind: Any) -> tuple[Any, str | None]:
     """What Typer is told of a field's type, and how its values are shown; the configuration checks them."""
     if get_origin(kind) is Literal:
         return str, "|".join(get_args(kind))
+    if get_args(kind)[1:] == (NoneType,) and get_origin(get_args(kind)[0]) is Literal:
+        return str | None, _typed(get_args(kind)[0])[1]
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         element, metavar = _typed(get_args(kind)[0])
         return GenericAlias(list, (element,)), metavar

@@ -17,6 +17,7 @@ from paceline.cli.output import resumable, say
 from paceline.models.options import Threads
 from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
 from paceline.train.options import TURN_START, DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.shape import ShapeConfig
 
 __all__ = ["app", "dllm", "drafter", "joint", "target", "unloop", "verifier"]
 
@@ -106,6 +107,7 @@ def dllm(
     start: Annotated[
         str | None, typer.Option(help="A model to begin with: autoregressive, then opened to both sides, or diffusion.")
     ] = None,
+    shape: ShapeConfig,
     recipe: DllmConfig,
     mask_token: MaskToken = "<|mask|>",
     threads: Threads = None,
@@ -115,7 +117,7 @@ def dllm(
     from paceline.train.diffusion_recipes import make_dllm
 
     set_threads(threads)
-    make_dllm(None if start is None else resolve(start), recipe, mask_token, out)
+    make_dllm(None if start is None else resolve(start), shape, recipe, mask_token, out)
     say(f"Wrote {out}.")
 
 

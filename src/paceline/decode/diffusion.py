@@ -33,10 +33,15 @@ __all__ = ["MaskedDiffusion"]
 
 @dataclass(frozen=True, slots=True)
 class MaskedDiffusion:
-    """A masked-diffusion model and how it uncovers its answers."""
+    """A masked-diffusion model and how it uncovers its answers.
+
+    Attributes:
+        end_token_ids: what ends an answer, besides the stop tokens of its request; only `end_last` asks for it.
+    """
 
     dllm: Denoiser
     remasking: Remasking
+    end_token_ids: frozenset[int] = frozenset()
     name = "diffusion"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
@@ -82,6 +87,14 @@ class MaskedDiffusion:
 
     def _worth(self, canvas: Canvas, scores: Tensor, tokens: Tensor, positions: list[int]) -> Tensor:
         """Which positions come first, float64 [positions]: the greater, the earlier."""
+        worth = self._by_strategy(canvas, scores, tokens, positions)
+        if not self.remasking.end_last:
+            return worth
+        ends = sorted(self.end_token_ids.union(canvas.sampling.stop_token_ids))
+        return worth.masked_fill(torch.isin(tokens, tokens.new_tensor(ends)), -torch.inf)
+
+    def _by_strategy(self, canvas: Canvas, scores: Tensor, tokens: Tensor, positions: list[int]) -> Tensor:
+        """The same, whatever the tokens mean."""
         places = torch.tensor(positions, device=self.dllm.device)
         if self.remasking.strategy == "left_to_right":
             return -places.double()

@@ -70,7 +70,7 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
     model, partner, usable_tokens, end_token_ids, settings, block_size = parts
     if method == "diffusion":
         assert isinstance(settings, Remasking)
-        return MaskedDiffusion(Denoiser(model, usable_tokens), settings)
+        return MaskedDiffusion(Denoiser(model, usable_tokens), settings, end_token_ids)
     if method == "apd":
         assert isinstance(settings, Adaptive)
         assert isinstance(partner, Transformer)

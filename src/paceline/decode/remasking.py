@@ -1,7 +1,8 @@
 """In which order a masked answer is uncovered, and how many of its tokens a forward pass fixes: settings and rules.
 
     published as                              settings
-    LLaDA (2502.09992)             strategy low_confidence or random, steps, block_length
+    LLaDA (2502.09992)             strategy low_confidence or random, steps, block_length; confidence_eos_eot_inf of its
+                                   released code is end_last
     Fast-dLLM (2505.22618)         strategy low_confidence, threshold or factor, block_length, cache
     Dream (2508.15487)             step_schedule linear, steps; maskgit_plus is strategy low_confidence, topk_margin is
                                    margin, entropy is entropy, origin is random
@@ -71,6 +72,9 @@ class Remasking:
     cache: Annotated[
         Freeze, Setting("Diffusion: keys and values that a block's first pass freezes: before it, or around it; none.")
     ] = "none"
+    end_last: Annotated[
+        bool, Setting("Diffusion: fix end tokens only where a pass has no other token left to fix; no.")
+    ] = False
     window: Window = None
     kv_window: KvWindow = None
 
@@ -153,6 +157,10 @@ def _check_companions(settings: Remasking) -> None:
         _refuse(settings, given[0], f"{given[0]} needs strategy low_confidence", beside="strategy")
     if settings.step_schedule == "linear" and settings.steps is None:
         _refuse(settings, "step_schedule", "step_schedule linear needs steps", beside="steps")
+    if settings.end_last and settings.strategy == "left_to_right":
+        _refuse(
+            settings, "end_last", "from left to right, an end token waits for all before it anyway", beside="strategy"
+        )
     for name in ("window", "kv_window"):
         if getattr(settings, name) is not None:
             _check_window(settings, name)

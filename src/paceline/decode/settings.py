@@ -40,6 +40,7 @@ class MethodSettings(TypedDict, total=False):
     eps: float
     block_length: int | None
     cache: Freeze
+    end_last: bool
 
 
 def settings_of(method: str, given: Mapping[str, Any]) -> Remasking | Adaptive | None:

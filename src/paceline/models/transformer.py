@@ -12,6 +12,7 @@ from typing import NamedTuple, cast
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from paceline.models.attention import Attend
 from paceline.models.linear import Linear
@@ -23,12 +24,16 @@ __all__ = ["Layer", "Output", "Transformer", "initialize", "prepare"]
 
 
 class Layer(nn.Module):
-    """One decoder layer. `index` names it to `attend`, nothing else depends on it."""
+    """One decoder layer. `index` names it to `attend`, nothing else depends on it.
+
+    Where `recomputed` is set, a backward pass finds nothing of the layer but its input, and computes it again.
+    """
 
     def __init__(self, spec: Spec, index: int) -> None:
         super().__init__()
         heads, kv_heads, dim = spec.num_heads, spec.num_kv_heads, spec.head_dim
         self.index = index
+        self.recomputed = False
         self.head_dim = dim
         self.split = (heads + kv_heads, kv_heads)
         self.heads = (heads, kv_heads)
@@ -40,6 +45,13 @@ class Layer(nn.Module):
         self.gate_up = Linear(spec.hidden_size, 2 * spec.intermediate_size, bias=spec.mlp_bias)
         self.down = Linear(spec.intermediate_size, spec.hidden_size, bias=spec.mlp_bias)
 
+    def __call__(self, x: Tensor, turn: Rotation, attend: Attend) -> Tensor:
+        """`forward`, without the search for hooks."""
+        if not self.recomputed:
+            return self.forward(x, turn, attend)
+        again: Tensor = checkpoint(self.forward, x, turn, attend, use_reentrant=False)
+        return again
+
     def forward(self, x: Tensor, turn: Rotation, attend: Attend) -> Tensor:
         """[rows, hidden] -> [rows, hidden]; `turn` holds the rows' rotary angles."""
         queries, keys, values = self.project(self.attention_norm(x), turn)
@@ -47,8 +59,6 @@ class Layer(nn.Module):
         gate, up = self.gate_up(self.mlp_norm(x)).chunk(2, -1)
         down: Tensor = self.down(F.silu(gate) * up)
         return x + down
-
-    __call__ = forward  # without the search for hooks
 
     def project(self, x: Tensor, turn: Rotation) -> tuple[Tensor, Tensor, Tensor]:
         """Normed, rotated queries and keys, and values: each [rows, its heads, head_dim]."""

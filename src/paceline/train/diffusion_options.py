@@ -18,20 +18,31 @@ __all__ = ["ROW_STEP", "DllmConfig", "JointConfig", "SamplesConfig", "VerifierCo
 ROW_STEP = 32
 """Rows of a diffusion model's training are multiples of so many tokens long."""
 
+_TOKENS_PER_BATCH = 4224
+
 
 @dataclass(frozen=True, slots=True)
 class DllmConfig:
     """Settings of a diffusion language model's training.
 
     Raises:
-        ConfigError: rows that are not multiples of 32 tokens, or not in order; a batch that does not hold the longest.
+        ConfigError: rows that are not multiples of 32 tokens, or not in order; a batch that does not hold the longest,
+            or whose size is given twice.
     """
 
     corpus: Annotated[Path, Setting("Folder with train.npz and heldout.npz, as `paceline zoo corpus` writes it.")]
     fit: FitConfig
     shortest_row: Annotated[int, Setting("Rows are at least so many tokens long, a multiple of 32.", least=32)] = 64
     longest_row: Annotated[int, Setting("Rows are at most so many tokens long, a multiple of 32.", least=32)] = 384
-    tokens_per_batch: Annotated[int, Setting("Tokens of a micro batch, all of one length.", least=32)] = 4224
+    tokens_per_batch: Annotated[
+        int | None, Setting("Tokens of a micro batch, in rows of one length; 4224 without rows_per_batch.", least=32)
+    ] = None
+    rows_per_batch: Annotated[
+        int | None,
+        Setting(
+            "Rows of a micro batch, however long; instead of tokens_per_batch.", least=1, alias="training.batch_size"
+        ),
+    ] = None
     run_share: Annotated[
         float,
         Setting(
@@ -39,15 +50,37 @@ class DllmConfig:
         ),
     ] = 0.5
     longest_run: Annotated[int, Setting("Tokens of such a run at most.", least=1)] = 64
+    diffusion_steps: Annotated[
+        int | None,
+        Setting(
+            "Noise levels T: tokens are masked at random with a probability of 1/T, 2/T … or 1; any, if left out.",
+            least=1,
+            alias="training.diffusion_steps",
+        ),
+    ] = None
     evaluation_rows: Annotated[int, Setting("Held-out rows per evaluation.", least=1)] = 66
 
     def __post_init__(self) -> None:
         if self.shortest_row % ROW_STEP or self.longest_row % ROW_STEP or self.shortest_row > self.longest_row:
             told = f"shortest_row is {self.shortest_row}, longest_row is {self.longest_row}."
             raise ConfigError(told, remedy=f"Give multiples of {ROW_STEP}, the shorter first.")
-        if self.tokens_per_batch < self.longest_row:
-            told = f"tokens_per_batch is {self.tokens_per_batch}, longest_row is {self.longest_row}."
+        if self.rows_per_batch is not None and self.tokens_per_batch is not None:
+            told = f"rows_per_batch is {self.rows_per_batch}, tokens_per_batch is {self.tokens_per_batch}."
+            raise ConfigError(told, remedy="Give one of them: both say how large a micro batch is.")
+        if self.rows_of(self.longest_row) < 1:
+            told = f"tokens_per_batch is {self.batch[1]}, longest_row is {self.longest_row}."
             raise ConfigError(told, remedy="A batch must hold one row at least.")
+
+    @property
+    def batch(self) -> tuple[str, int]:
+        """The setting that says how large a micro batch is, and its value."""
+        if self.rows_per_batch is not None:
+            return "rows_per_batch", self.rows_per_batch
+        return "tokens_per_batch", self.tokens_per_batch or _TOKENS_PER_BATCH
+
+    def rows_of(self, length: int) -> int:
+        """How many rows of this length a micro batch has."""
+        return self.rows_per_batch or self.batch[1] // length
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,31 +31,35 @@ from paceline.train.fit.checkpoint import differences
 from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in, weights_checksum
 from paceline.train.joint import train_joint
 from paceline.train.samples import generate_samples, load_samples
+from paceline.train.shape import ShapeConfig, shaped
 from paceline.train.target import bundled_target_spec
 from paceline.train.verifier import bundled_verifier_spec, train_verifier
 
 __all__ = ["make_dllm", "make_joint", "make_verifier"]
 
 
-def make_dllm(start: Path | None, config: DllmConfig, mask_token: str, out: Path) -> None:
+def make_dllm(start: Path | None, shape: ShapeConfig, config: DllmConfig, mask_token: str, out: Path) -> None:
     """Train a diffusion language model.
 
     Args:
         start: an autoregressive checkpoint, whose attention is opened to both sides, or a diffusion model to go on
-            with; None begins with random weights in the shape of the bundled target.
+            with; None begins with random weights.
+        shape: of random weights; what it leaves open is as in the bundled target.
 
     Raises:
-        TrainingError, ConfigError: as `train_dllm` and `alone_in`, the tokenizer lacks the mask token, or `start` has
-            another one, or no room for it.
+        TrainingError, ConfigError: as `train_dllm`, `shaped` and `alone_in`, the tokenizer lacks the mask token, or
+            `start` has another one, or no room for it, or a shape of its own.
         CheckpointError: no such checkpoint; the corpus has another tokenizer.
     """
     tokenizer = tokenizer_of(config.corpus / "tokenizer")
     mask = mask_id_of(tokenizer, mask_token)
+    spec = shaped(bundled_target_spec(tokenizer.size, end_ids_of(tokenizer)), shape)
     if start is not None:
+        _check_own_shape(start, shape)
         check_same_tokens(target_tokenizer(start).vocabulary, tokenizer.vocabulary)
     with team_in(out) as team:
         torch.manual_seed(config.fit.seed)
-        model = _opened(start, tokenizer, mask)
+        model = _opened(start, spec, mask)
         train_dllm(model, config, _text_end(tokenizer), out / "run", weights_checksum(start))
         if team.is_main_process:
             copy_tokenizer(start or config.corpus / "tokenizer", out)
@@ -122,11 +126,11 @@ def make_joint(dllm: Path, verifier: Path, config: JointConfig, out: Path) -> No
                 save_transformer(model, out / name)
 
 
-def _opened(start: Path | None, tokenizer: Tokenizer, mask: int) -> Transformer:
-    """The model to train: of `start`, or new."""
+def _opened(start: Path | None, spec: Spec, mask: int) -> Transformer:
+    """The model to train: that of `start`, or a new one of `spec`."""
     diffusion = Diffusion(mask, logit_shift=1)  # row i predicts token i + 1, as in an autoregressive model
     if start is None:
-        return Transformer(replace(bundled_target_spec(tokenizer.size, end_ids_of(tokenizer)), diffusion=diffusion))
+        return Transformer(replace(spec, diffusion=diffusion))
     model = load_transformer(start, torch.float32, trainable=True)
     _check_mask(start, model.spec, mask)
     if model.spec.diffusion is not None:
@@ -137,6 +141,12 @@ def _opened(start: Path | None, tokenizer: Tokenizer, mask: int) -> Transformer:
     opened = Transformer(replace(model.spec, windows=(None,) * model.spec.num_layers, diffusion=diffusion))
     opened.load_state_dict(model.state_dict())
     return opened
+
+
+def _check_own_shape(start: Path, shape: ShapeConfig) -> None:
+    for name, value in shape.given.items():
+        told = f"{name} is {value!r}, and training begins with {start}, which has a shape."
+        raise ConfigError(told, remedy="Leave one of them out.", param=name)
 
 
 def _check_mask(start: Path, spec: Spec, mask: int) -> None:

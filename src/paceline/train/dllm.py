@@ -25,6 +25,7 @@ from paceline.train.diffusion_options import ROW_STEP, DllmConfig
 from paceline.train.fit.loop import fit
 from paceline.train.losses import token_nats
 from paceline.train.masking import Masked, masked_rows, text_rows
+from paceline.train.shape import shape_of
 
 __all__ = ["draw_batch", "heldout_losses", "masked_logits", "masked_loss", "rows_recipe", "train_dllm", "weighted_nats"]
 
@@ -52,17 +53,19 @@ def train_dllm(model: Transformer, config: DllmConfig, end_id: int, run: Path, s
     def evaluate() -> Mapping[str, float]:
         return heldout_losses(model, heldout, config, end_id)
 
-    kept = {"diffusion": asdict(_diffusion_of(model)), "start": start}
+    kept = {"diffusion": asdict(_diffusion_of(model)), "shape": shape_of(model.spec), "start": start}
     recipe = {**rows_recipe(config, train, end_id), **kept}
-    fit(model, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting="tokens_per_batch")
+    fit(model, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting=config.batch[0])
 
 
 def rows_recipe(config: DllmConfig, documents: Documents, end_id: int) -> dict[str, Any]:
     """What a run that learns from such rows of these documents depends on, beside its models."""
+    setting, size = config.batch
     return {
-        "tokens_per_batch": config.tokens_per_batch,
+        setting: size,
         "rows": [config.shortest_row, config.longest_row],
         "runs": [config.run_share, config.longest_run],
+        "diffusion_steps": config.diffusion_steps,
         "tokens": fingerprint(torch.from_numpy(documents.tokens).unsqueeze(0)),
         "end_id": end_id,
     }
@@ -100,8 +103,8 @@ def draw_batch(
 ) -> Masked:
     """Rows of one random length, of which `run_share` have lost a run of tokens."""
     length = ROW_STEP * int(rng.integers(config.shortest_row // ROW_STEP, config.longest_row // ROW_STEP + 1))
-    tokens = text_rows(documents, config.tokens_per_batch // length, length, end_id, rng)
-    return masked_rows(tokens, end_id, run_share, config.longest_run, rng)
+    tokens = text_rows(documents, config.rows_of(length), length, end_id, rng)
+    return masked_rows(tokens, end_id, run_share, config.longest_run, rng, config.diffusion_steps)
 
 
 def _diffusion_of(model: Transformer) -> Diffusion:
@@ -111,10 +114,10 @@ def _diffusion_of(model: Transformer) -> Diffusion:
 
 @torch.no_grad()
 def heldout_losses(model: Transformer, documents: Documents, config: DllmConfig, end_id: int) -> Mapping[str, float]:
-    """Both kinds of loss on the same pieces of held-out text in every evaluation."""
+    """Both kinds of loss on the same pieces of held-out text in every evaluation, whatever the noise levels are."""
     model.eval()
     figures = {}
-    rows = min(config.evaluation_rows, config.tokens_per_batch // config.longest_row)
+    rows = min(config.evaluation_rows, config.rows_of(config.longest_row))
     batches = config.evaluation_rows // rows
     for name, share in (("heldout_scattered", 0.0), ("heldout_runs", 1.0)):
         rng = np.random.default_rng(7)

@@ -71,7 +71,7 @@ def train_joint(
     kept = {"shares": [config.marginal_share, config.alpha], "starts": list(starts)}
     recipe = {**rows_recipe(config.rows, train, end_id), **kept}
     both = nn.ModuleDict({"dllm": dllm, "verifier": verifier})
-    fit(both, batch_at, loss, evaluate, config.rows.fit, run, recipe, batch_setting="tokens_per_batch")
+    fit(both, batch_at, loss, evaluate, config.rows.fit, run, recipe, batch_setting=config.rows.batch[0])
 
 
 def joint_loss(dllm: Transformer, verifier: Transformer, batch: Masked, alpha: float) -> Tensor:

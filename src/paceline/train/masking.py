@@ -60,19 +60,24 @@ def text_rows(documents: Documents, rows: int, length: int, end_id: int, rng: np
     return torch.from_numpy(found)
 
 
-def masked_rows(tokens: Tensor, end_id: int, run_share: float, longest_run: int, rng: np.random.Generator) -> Masked:
+def masked_rows(
+    tokens: Tensor, end_id: int, run_share: float, longest_run: int, rng: np.random.Generator, levels: int | None = None
+) -> Masked:
     """Mask `run_share` of the rows by a tail or a hole of at most `longest_run` tokens, the others at random.
 
     Each row's loss is the bound on its negative log-likelihood per token that its kind of masking gives: sum of the
     masked tokens' losses over t * (length - 1), as the first is never masked (LLaDA, equation 3), or their mean where
     a run is masked. In both, an end token behind another one counts a tenth.
+
+    Args:
+        levels: t is one of so many noise levels, 1 / levels … 1, and the bound that of as many diffusion steps (arXiv
+            2107.03006); None draws it from all between 0.001 and 1.
     """
     rows, length = tokens.shape
     runs = rng.random(rows) < run_share
     masked = np.zeros((rows, length), dtype=bool)
     expected = np.empty(rows)
-    # Evenly spread over the batch, which makes the loss less noisy than independent draws.
-    shares = _LEAST_SHARE + (1 - _LEAST_SHARE) * ((rng.random() + np.arange(rows) / rows) % 1.0)
+    shares = _masked_shares(rows, levels, rng)
     for row, (is_run, share) in enumerate(zip(runs, shares, strict=True)):
         if is_run:
             masked[row, _run(length, longest_run, rng)] = True
@@ -83,6 +88,14 @@ def masked_rows(tokens: Tensor, end_id: int, run_share: float, longest_run: int,
     found = torch.from_numpy(masked)
     weights = found.float() / torch.from_numpy(expected).float().unsqueeze(1)
     return Masked(tokens, found, weights * _worth(tokens, end_id))
+
+
+def _masked_shares(rows: int, levels: int | None, rng: np.random.Generator) -> NDArray[np.float64]:
+    """t of every row, evenly spread over the batch, which makes the loss less noisy than independent draws."""
+    spread = (rng.random() + np.arange(rows) / rows) % 1.0
+    if levels is None:
+        return _LEAST_SHARE + (1 - _LEAST_SHARE) * spread
+    return (1 + np.floor(spread * levels)) / levels
 
 
 def _run(length: int, longest: int, rng: np.random.Generator) -> slice:

@@ -42,7 +42,10 @@ class FitConfig:
 
     steps: Annotated[int, Setting("Optimiser steps in all; the schedule ends there.", least=1)]
     learning_rate: Annotated[
-        float, Setting("Peak rate of both optimisers (Muon's update is matched to AdamW's RMS).", least=0)
+        float,
+        Setting(
+            "Peak rate of both optimisers (Muon's update is matched to AdamW's RMS).", least=0, alias="training.lr"
+        ),
     ] = 4e-3
     warmup_steps: Annotated[int, Setting("Steps of linear rise, before the cosine down.", least=0)] = 50
     final_share: Annotated[float, Setting("Last rate, as a share of the peak.", least=0, most=1)] = 0.02
@@ -58,6 +61,9 @@ class FitConfig:
     save_every: Annotated[int, Setting("Steps between savings; there is one at the end.", least=1)] = 100
     compile: Annotated[
         bool, Setting("Use torch.compile, which needs a C++ compiler and may gain nothing: compare some steps.")
+    ] = False
+    gradient_checkpointing: Annotated[
+        bool, Setting("Compute layers again in the backward pass instead of keeping them: less memory, more time.")
     ] = False
     seed: Annotated[int, Setting("Of everything that is drawn.", least=0, most=2**32 - 1)] = 0
 

@@ -261,8 +261,10 @@ def test_out_of_memory_names_the_setting_to_lower(error: Exception, tmp_path: Pa
     with pytest.raises(TrainingError, match=r"with windows 3\. Lower windows; raise micro_batches") as told:
         fit(Toy(), batch_at, loss, dict, CONFIG, tmp_path, {"windows": 3}, batch_setting="windows")
     assert told.value.param == "windows"
-    with pytest.raises(TrainingError, match="Lower the size of a micro batch; raise micro_batches"):
+    with pytest.raises(TrainingError, match=r"Lower the size of a micro batch; .*; or set gradient_checkpointing"):
         fit(Toy(), batch_at, loss, dict, CONFIG, tmp_path)
+    with pytest.raises(TrainingError, match=r"a step learns from as many\.$"):
+        fit(Toy(), batch_at, loss, dict, replace(CONFIG, gradient_checkpointing=True), tmp_path)
 
 
 def test_what_torch_says_without_memory_is_understood(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ def dllm_card(folder: Path, recipe: Recipe, solved: Mapping[str, Mapping[str, fl
     """The card of the diffusion model in `folder`; `solved` is the share of held-out tasks by method and by kind."""
     spec = transformer_spec(read_json(folder / "config.json"))
     config, text, last = recipe.dllm, recipe.checked_text, _last_evaluation(folder, "heldout_runs")
+    batch, batched = config.batch
     return f"""# {BUNDLED_DLLM}
 
 A diffusion language model of the size and the tokens of {BUNDLED_TARGET}, for masked diffusion and APD.
@@ -98,7 +99,7 @@ A diffusion language model of the size and the tokens of {BUNDLED_TARGET}, for m
 attention to both sides, row i predicts token i + 1. {_millions(folder)} M parameters, bfloat16.
 
 **Made by** `paceline zoo build`: {BUNDLED_TARGET} with its attention opened, then {config.fit.steps:,} steps of
-{config.tokens_per_batch:,} tokens at a peak rate of {config.fit.learning_rate:g}, in rows of {config.shortest_row} to
+{batched:,} {batch.removesuffix("_per_batch")} at a peak rate of {config.fit.learning_rate:g}, in rows of {config.shortest_row} to
 {config.longest_row} tokens; {config.run_share:.0%} of the rows lost one run of up to {config.longest_run} tokens, the
 others a random share (arXiv 2502.09992). `curve.png` shows the training.
 

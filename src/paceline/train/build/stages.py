@@ -18,6 +18,7 @@ from paceline.train.diffusion_recipes import make_dllm, make_verifier
 from paceline.train.drafter import bundled_drafter_spec
 from paceline.train.options import TURN_START, ResponsesConfig
 from paceline.train.recipes import answers_width, make_drafter, make_target, make_unlooped
+from paceline.train.shape import ShapeConfig
 from paceline.train.target import bundled_target_spec
 from paceline.train.verifier import bundled_verifier_spec
 from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, BUNDLED_VERIFIER
@@ -115,9 +116,10 @@ def _drafter(out: Path, recipe: Recipe) -> Stage:
 
 def _dllm(out: Path, recipe: Recipe) -> Stage:
     folder, config = out / BUNDLED_DLLM, recipe.dllm
-    flops = config.tokens_per_batch * training_flops(bundled_target_spec(), config.longest_row)
-    make = partial(make_dllm, out / BUNDLED_TARGET, config, SPECIALS[MASK], folder)
-    return Stage(folder, "config.json", make, "transformer", config.fit.steps, config.tokens_per_batch, flops)
+    tokens = config.rows_of(config.longest_row) * config.longest_row
+    flops = tokens * training_flops(bundled_target_spec(), config.longest_row)
+    make = partial(make_dllm, out / BUNDLED_TARGET, ShapeConfig(), config, SPECIALS[MASK], folder)
+    return Stage(folder, "config.json", make, "transformer", config.fit.steps, tokens, flops)
 
 
 def _verifier(out: Path, recipe: Recipe) -> Stage:

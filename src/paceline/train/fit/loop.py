@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,11 @@ from paceline.progress import progress
 from paceline.train.fit.average import Average
 from paceline.train.fit.checkpoint import Trained, forget_drafts, resume, save
 from paceline.train.fit.log import append, forget_after, read_log
-from paceline.train.fit.memory import SAME_WORK, memory_is_set_by
+from paceline.train.fit.memory import memory_is_set_by, same_work
 from paceline.train.fit.optimizers import new_optimizers, rate_at, step_all
 from paceline.train.fit.plot import save_plot
 from paceline.train.fit.processes import accelerator, check_same_step, own_share
+from paceline.train.fit.recompute import layers_recomputed
 from paceline.train.options import FitConfig
 
 if TYPE_CHECKING:
@@ -74,9 +75,10 @@ def fit(
     # First, as this gives all processes the weights of the first one.
     compute = team.prepare_model(_Objective(module, torch.compile(loss) if config.compile else loss))
     trained = Trained(module, new_optimizers(module, config), Average(module, config.ema_decay))
-    first = _start(team, trained, run, settings := {**asdict(config), **recipe})
-    memory = (batch_setting or "the size of a micro batch", recipe.get(batch_setting), SAME_WORK)
-    with _bar(team, config.steps, first) as advance:
+    first = _start(team, trained, run, settings := _decisive(config, recipe))
+    instead = same_work(config.gradient_checkpointing)
+    memory = (batch_setting or "the size of a micro batch", recipe.get(batch_setting), instead)
+    with layers_recomputed(module, config.gradient_checkpointing), _bar(team, config.steps, first) as advance:
         for step in range(first, config.steps):
             started = time.perf_counter()
             with memory_is_set_by(*memory):
@@ -100,6 +102,11 @@ class _Objective(nn.Module):
 
     def forward(self, *batch: Tensor) -> tuple[Tensor, Mapping[str, Tensor]]:
         return self.loss(*batch)
+
+
+def _decisive(config: FitConfig, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """What the result depends on: a run that ran out of memory goes on with layers that are recomputed."""
+    return {**asdict(replace(config, gradient_checkpointing=False)), **recipe}
 
 
 def _start(team: Accelerator, trained: Trained, run: Path, settings: Mapping[str, Any]) -> int:

@@ -12,10 +12,13 @@ import torch
 
 from paceline.errors import TrainingError
 
-__all__ = ["SAME_WORK", "memory_is_set_by"]
+__all__ = ["memory_is_set_by", "same_work"]
 
-SAME_WORK = "raise micro_batches by as much, and a step learns from as many"
-"""What makes up for smaller micro batches."""
+
+def same_work(recomputed: bool) -> str:
+    """What makes up for smaller micro batches, or takes their place where the layers are not `recomputed` yet."""
+    told = "raise micro_batches by as much, and a step learns from as many"
+    return told if recomputed else f"{told}; or set gradient_checkpointing, with which the same run goes on"
 
 
 @contextmanager
