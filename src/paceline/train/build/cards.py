@@ -99,9 +99,9 @@ A diffusion language model of the size and the tokens of {BUNDLED_TARGET}, for m
 attention to both sides, row i predicts token i + 1. {_millions(folder)} M parameters, bfloat16.
 
 **Made by** `paceline zoo build`: {BUNDLED_TARGET} with its attention opened, then {config.fit.steps:,} steps of
-{batched:,} {batch.removesuffix("_per_batch")} at a peak rate of {config.fit.learning_rate:g}, in rows of {config.shortest_row} to
-{config.longest_row} tokens; {config.run_share:.0%} of the rows lost one run of up to {config.longest_run} tokens, the
-others a random share (arXiv 2502.09992). `curve.png` shows the training.
+{batched:,} {batch.removesuffix("_per_batch")} at a peak rate of {config.fit.learning_rate:g}, in rows of
+{config.shortest_row} to {config.longest_row} tokens; {config.run_share:.0%} of the rows lost one run of up to
+{config.longest_run} tokens, the others a random share (arXiv 2502.09992). `curve.png` shows the training.
 
 **Trained on** the library text of {BUNDLED_TARGET}, and of the generators {text.stories:,} stories and reports,
 {text.dialogues:,} dialogues, {text.modules:,} modules and up to {text.tasks:,} tasks with answers that can be checked.
