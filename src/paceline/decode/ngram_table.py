@@ -85,7 +85,7 @@ class NgramTable:
 
     def rows(self, places: Many[int]) -> Tensor:
         """The scores at these places, [places, vocab_size]."""
-        at = torch.tensor(places, device=self.rest.device)
+        at = torch.tensor(places, dtype=torch.int64, device=self.rest.device)
         found = self.rest[at].unsqueeze(-1).repeat(1, self.owner.vocab_size)
         return found.scatter_(-1, self.ids[at], self.scores[at])
 
@@ -105,11 +105,11 @@ def load_ngram_table(folder: Path, owner: Owner, device: torch.device) -> NgramT
     """
     path = folder / NGRAMS
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = [file[name] for name in ("owner", *_DTYPES)]
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as found:
+            arrays = [found[name] for name in ("owner", *_DTYPES)]
     except FileNotFoundError:
         raise CheckpointError(f"{folder} has no {NGRAMS}.", remedy="Make it: paceline train ngram.") from None
-    except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
+    except (OSError, EOFError, ValueError, TypeError, KeyError, BadZipFile) as error:
         raise CheckpointError(f"{path} cannot be read: {error}.", remedy=_AGAIN) from error
     _check_owner(path, arrays[0], owner)
     _check_arrays(path, arrays[1:], owner.vocab_size)
