@@ -62,7 +62,7 @@ def test_a_table_of_ngrams_helps_the_verifier_it_was_made_of(run: Run, built: Pa
     assert train_verifier(run, built, dllm, verifier).code == 0
     (tmp_path / "ngram.yaml").write_text(f"corpus: {built}\ncontext_tokens: 1\ncontexts: 5\nwindow_tokens: 16\n")
     make = ("train", "ngram", "--verifier", verifier, "--config", tmp_path / "ngram.yaml", "--out", out)
-    for contexts in (7, 300):
+    for contexts in (7, 200):
         told = run(*make, "--contexts", contexts, "--top-k", 8)
         assert told.code == 0, told.err
         assert f"Wrote {out}: {contexts} contexts." in " ".join(told.err.split())
