@@ -63,8 +63,8 @@ def ngram_table(model: Transformer, config: NgramConfig, owner: Owner) -> NgramT
     _check(config, owner.vocab_size)
     windows = load_windows(config.corpus / "train.npz", config.window_tokens).tokens[:, :-1].long()
     found = frequent_contexts(windows.numpy(), config.context_tokens, config.contexts, config.places)
-    batches = torch.from_numpy(np.unique(found.windows)).split(config.windows_per_batch)
-    parts = torch.arange(len(found.contexts)).split(_CONTEXTS_AT_ONCE)
+    batches = torch.split(torch.from_numpy(np.unique(found.windows)), config.windows_per_batch)
+    parts = torch.split(torch.arange(len(found.contexts)), _CONTEXTS_AT_ONCE)
     hidden = torch.empty(len(found.owners), model.spec.hidden_size, dtype=model.dtype)
     rows = []
     with progress("n-grams", len(batches) + len(parts)) as advance:
