@@ -23,11 +23,12 @@ class Request(NamedTuple):
 
 
 class Uncovered(NamedTuple):
-    """An answer, and of each pass the places it fixed, those behind the end left out."""
+    """An answer, of each pass the places it fixed, those behind the end left out, and the passes without a verifier."""
 
     tokens: list[int]
     finish_reason: str | None
     fixed: list[list[int]]
+    skipped: list[int]
 
     @property
     def forward_passes(self) -> int:
@@ -59,4 +60,5 @@ def _uncovered(answer: Answer[Any]) -> Uncovered:
         fixed.append([place for place in places if place < length])
         done += len(round.committed)
     assert answer.token_ids == [by_place[place] for place in range(length)]
-    return Uncovered(answer.token_ids, answer.finish_reason, fixed)
+    skipped = [index for index, round in enumerate(answer.rounds) if round.verifier_skipped]
+    return Uncovered(answer.token_ids, answer.finish_reason, fixed, skipped)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +58,48 @@ def test_a_trained_pair_decodes_by_apd(run: Run, built: Path, tmp_path: Path) ->
         (answer,) = llm.generate([prompt], Sampling(max_tokens=20))
         assert 1 <= len(answer.token_ids) <= 20
         assert answer.stats.method == "apd"
+
+
+def test_a_table_of_ngrams_helps_the_verifier_it_was_made_of(run: Run, built: Path, tmp_path: Path) -> None:
+    """From a YAML file with a flag over it; nothing but the table is left in its folder."""
+    dllm, verifier, other, out = (tmp_path / name for name in ("dllm", "verifier", "other", "ngrams"))
+    assert train_dllm(run, built, dllm).code == 0
+    assert train_verifier(run, built, dllm, verifier).code == 0
+    (tmp_path / "ngram.yaml").write_text(f"corpus: {built}\ncontext_tokens: 1\ncontexts: 5\nwindow_tokens: 16\n")
+    make = ("train", "ngram", "--verifier", verifier, "--config", tmp_path / "ngram.yaml", "--out", out)
+    for contexts in (7, 200):
+        told = run(*make, "--contexts", contexts, "--top-k", 8)
+        assert told.code == 0, told.err
+        assert f"Wrote {out}: {contexts} contexts." in " ".join(told.err.split())
+        assert {path.name for path in out.iterdir()} - {".lock"} == {"ngrams.npz"}
+    asked = ("generate", "Once", "--model", dllm, "--max-tokens", 30, "--json", "--stats", "--ngrams", out)
+    told = run(*asked, "--verifier", verifier)
+    assert told.code == 0, told.err
+    found = json.loads(told.out)
+    ours = LLM(dllm, verifier=verifier, ngrams=out).generate(["Once"], Sampling(max_tokens=30))[0]
+    assert found["token_ids"] == ours.token_ids
+    stats = found["stats"]
+    assert 0 < stats["verifier_skips"] <= stats["rounds"]
+    assert 0 < stats["contexts_found"] <= stats["contexts_looked_up"]
+    assert stats["verifier_skip_rate"] == ours.stats.verifier_skip_rate
+    assert f"{ours.stats.verifier_skip_rate:.0%} of the verifier's passes skipped" in told.err
+    assert f"({ours.stats.context_hit_rate:.0%} of the contexts found)" in told.err
+    assert train_verifier(run, built, dllm, other, "--seed", 5).code == 0
+    told = run(*asked, "--verifier", other)
+    assert told.code == 1
+    assert "is of another verifier: its weights checksum is" in told.err
+
+
+def test_what_no_table_is_made_of(run: Run, built: Path, tmp_path: Path) -> None:
+    dllm, out = tmp_path / "dllm", tmp_path / "out"
+    assert train_dllm(run, built, dllm).code == 0
+    told = run("train", "ngram", "--verifier", dllm, "--corpus", built, "--out", out)
+    assert told.code == 2
+    assert "is a diffusion model" in told.err
+    told = run("train", "ngram", "--verifier", "pace-13m", "--corpus", built, "--out", out)
+    assert told.code == 1
+    assert "The tokenizers have 8192 and 400 tokens" in told.err
+    assert not out.exists()
 
 
 def test_without_a_start_it_begins_with_random_weights(run: Run, built: Path, tmp_path: Path) -> None:

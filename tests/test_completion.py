@@ -62,7 +62,20 @@ def test_a_draft_behind_the_end_of_the_answer_was_not_judged() -> None:
     assert (dflash.cut(0).committed, dflash.cut(0).accepted, apd.cut(0).accepted) == ((), 0, 0)
 
 
+def test_ngrams_are_counted_over_all_rounds() -> None:
+    """Of nine contexts six were found; they were enough in one round of two."""
+    counts = {"contexts_looked_up": 4, "contexts_found": 4, "verifier_skipped": True}
+    rounds = [
+        Round((4, 5, 6, 7), (5, 6, 7), (4, 5, 6, 7), 3, 0.5, 0.25, **counts),
+        Round((4, 5, 6, 7, 8), (5, 9, 1, 1), (4, 5), 1, 0.5, 0.25, contexts_looked_up=5, contexts_found=2),
+    ]
+    found = Stats.of("apd", rounds, 6, 3.0)
+    assert (found.contexts_looked_up, found.contexts_found, found.verifier_skips) == (9, 6, 1)
+    assert (found.context_hit_rate, found.verifier_skip_rate) == (6 / 9, 0.5)
+
+
 def test_no_round_and_no_time_divide_nothing() -> None:
     assert stats(()).acceptance_length == stats(()).prefix_hit_rate == 0
+    assert stats(()).context_hit_rate == stats(()).verifier_skip_rate == 0
     assert Stats.of("diffusion", [], 0, 0.0).tokens_per_forward == 0
     assert stats((), seconds=0.0).tokens_per_second == 0

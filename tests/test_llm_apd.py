@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ from tiny import GOLDEN, edit_config, tiny_spec, tiny_transformer, write_checkpo
 from tiny_tokenizers import save
 
 from paceline import LLM, Completion, Infill, Sampling
+from paceline.decode.ngram_table import NgramTable, Owner, save_ngram_table
 from paceline.decode.settings import MethodSettings
 from paceline.errors import BadRequest, CheckpointError, ConfigError, UnsupportedModel, VocabularyMismatch
 from paceline.models.diffusion_spec import Diffusion
+from paceline.models.load import load_transformer
 
 PAIR = GOLDEN / "apd-tiny"
 DREAM, SMALL = PAIR / "dream", PAIR / "qwen2"
@@ -102,6 +105,68 @@ def test_the_verifier_is_as_exact_as_the_model(folders: tuple[Path, Path], preci
     assert llm.verifier.dtype == llm.model.dtype
     assert llm.verifier.embed.weight.dtype == llm.model.embed.weight.dtype == torch.bfloat16
     assert len(answer(llm, max_tokens=9).token_ids) == 9
+
+
+# n-grams
+
+
+def ngrams_of(folder: Path, verifier: Path, contexts: list[list[int]]) -> Path:
+    """A table of the verifier, which says 65 behind each of the contexts."""
+    model = load_transformer(verifier)
+    tables = torch.tensor(contexts), torch.full((len(contexts), 1), 65), torch.full((len(contexts), 1), 9.0)
+    save_ngram_table(NgramTable(Owner.of(verifier, model), *tables, torch.zeros(len(contexts))), folder)
+    return folder
+
+
+def test_a_table_that_never_helps_changes_nothing(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    """It has one context, which no text holds."""
+    never = ngrams_of(tmp_path, folders[1], [[MASK, MASK]])
+    plain, helped = (LLM(folders[0], verifier=folders[1], window=8, ngrams=each) for each in (None, str(never)))
+    one, other = (answer(llm, max_tokens=40, **HOT) for llm in (plain, helped))
+    assert (one.token_ids, one.text) == (other.token_ids, other.text)
+    assert (one.stats.contexts_looked_up, one.stats.context_hit_rate, one.stats.verifier_skips) == (0, 0.0, 0)
+    assert (other.stats.contexts_found, other.stats.context_hit_rate, other.stats.verifier_skip_rate) == (0, 0.0, 0.0)
+    assert other.stats.contexts_looked_up == sum(len(round.proposed) for round in other.rounds)
+    assert [replace(each, draft_seconds=0, verify_seconds=0, contexts_looked_up=0) for each in other.rounds] == [
+        replace(each, draft_seconds=0, verify_seconds=0) for each in one.rounds
+    ]
+
+
+@pytest.mark.parametrize("contexts", [256, 90])
+def test_batch_02_many_are_as_one_by_one_with_ngrams(folders: tuple[Path, Path], contexts: int, tmp_path: Path) -> None:
+    """float32: no near-tie is among these answers. Penalties and bias act on what the table says, too."""
+    table = ngrams_of(tmp_path, folders[1], [[token] for token in range(contexts)])
+    llm = LLM(folders[0], verifier=folders[1], max_batch=3, ngrams=table)
+    prompts: list[Any] = ["hel", [9] * 17, [9] * 40, Infill("def f(", "return a")]
+    samplings = [Sampling(max_tokens=n, **HOT, repetition_penalty=1.2, logit_bias={65: -50.0}) for n in (9, 8, 23, 22)]
+    together = llm.generate(prompts, samplings)
+    alone = [each for prompt, one in zip(prompts, samplings, strict=True) for each in llm.generate([prompt], one)]
+    assert [each.token_ids for each in together] == [each.token_ids for each in alone]
+    assert [each.stats.verifier_skips for each in together] == [each.stats.verifier_skips for each in alone]
+    skipped, rounds = (sum(getattr(each.stats, name) for each in alone) for name in ("verifier_skips", "rounds"))
+    assert skipped == rounds if contexts == 256 else 0 < skipped < rounds
+    assert not any(65 in each.token_ids for each in alone)
+
+
+def test_the_table_decides_where_the_diffusion_model_has_no_say(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    """R is 0: a step keeps its first token, and behind it as many as the table would say."""
+    table = ngrams_of(tmp_path, folders[1], [[token] for token in range(256)])
+    llm = LLM(folders[0], verifier=folders[1], ngrams=table, alpha=0.0)
+    found = answer(llm, max_tokens=30)
+    assert {token for round in found.rounds for token in round.reference} == {65}
+    assert found.stats.verifier_skip_rate == found.stats.context_hit_rate == 1.0
+
+
+def test_a_table_of_another_verifier_is_refused(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    table = ngrams_of(tmp_path / "table", SMALL, [[1]])
+    with pytest.raises(CheckpointError, match="is of another verifier: its tokenizer size is 0, here it is 256"):
+        LLM(folders[0], verifier=folders[1], ngrams=table)
+    with pytest.raises(CheckpointError, match=r"has no ngrams\.npz"):
+        LLM(folders[0], verifier=folders[1], ngrams=tmp_path)
+    with pytest.raises(ConfigError, match="ngrams is set, and the method is 'diffusion'"):
+        LLM(folders[0], ngrams=table)
+    with pytest.raises(ConfigError, match=r"ngrams is 3\. It must be text or a path or null"):
+        LLM(folders[0], verifier=folders[1], ngrams=3)  # type: ignore[arg-type]
 
 
 # vocabularies

@@ -35,6 +35,8 @@ class Round:
             was committed before.
         prefix_tokens, reused_tokens: tokens before the first mask that the pass of a diffusion language model saw / of
             these, whose keys and values were there from earlier passes. 0 for other models.
+        contexts_looked_up, contexts_found, verifier_skipped: contexts of its drafts that APD looked up in a table of
+            n-grams / of these, those it has / whether they were enough, so that the verifier was not asked.
     """
 
     proposed: tuple[int, ...]
@@ -46,6 +48,9 @@ class Round:
     positions: tuple[int, ...] = ()
     prefix_tokens: int = 0
     reused_tokens: int = 0
+    contexts_looked_up: int = 0
+    contexts_found: int = 0
+    verifier_skipped: bool = False
 
     @property
     def unjudged(self) -> int:
@@ -91,7 +96,7 @@ class Stats:
     Attributes:
         method: "ar", "dflash", "diffusion" or "apd".
         rounds: forward passes of the target after the prompt pass; all passes of a diffusion language model, which has
-            no prompt pass. APD's verifier reads once in each.
+            no prompt pass. APD's verifier reads once in each that is not skipped.
         completion_tokens: all new tokens, as in `Usage`.
         accepted_per_round: tokens committed per round, the bonus token included; cut where the answer ended. The first
             token of a target comes from its prompt pass and is not counted, so the sum is completion_tokens - 1; for
@@ -101,7 +106,8 @@ class Stats:
             and is in none of them. All are 0 where no other model judges: plain decoding and diffusion.
         draft_seconds, verify_seconds, total_seconds: wall clock; total includes the prompt pass. All passes of a
             diffusion language model are drafting.
-        prefix_tokens, reused_tokens: as in `Round`, over all rounds.
+        prefix_tokens, reused_tokens, contexts_looked_up, contexts_found: as in `Round`, over all rounds.
+        verifier_skips: rounds in which APD's table of n-grams was enough; the verifier reads in the others.
     """
 
     method: str
@@ -116,6 +122,9 @@ class Stats:
     total_seconds: float
     prefix_tokens: int = 0
     reused_tokens: int = 0
+    contexts_looked_up: int = 0
+    contexts_found: int = 0
+    verifier_skips: int = 0
 
     @classmethod
     def of(cls, method: str, rounds: Sequence[Round], completion_tokens: int, total_seconds: float) -> Stats:
@@ -133,6 +142,9 @@ class Stats:
             total_seconds=total_seconds,
             prefix_tokens=sum(round.prefix_tokens for round in rounds),
             reused_tokens=sum(round.reused_tokens for round in rounds),
+            contexts_looked_up=sum(round.contexts_looked_up for round in rounds),
+            contexts_found=sum(round.contexts_found for round in rounds),
+            verifier_skips=sum(round.verifier_skipped for round in rounds),
         )
 
     @property
@@ -154,6 +166,16 @@ class Stats:
     def prefix_hit_rate(self) -> float:
         """The share of the tokens before the first mask that a pass of a diffusion model did not compute anew."""
         return self.reused_tokens / self.prefix_tokens if self.prefix_tokens else 0.0
+
+    @property
+    def context_hit_rate(self) -> float:
+        """The share of the contexts looked up that the table of n-grams has; 0 without one."""
+        return self.contexts_found / self.contexts_looked_up if self.contexts_looked_up else 0.0
+
+    @property
+    def verifier_skip_rate(self) -> float:
+        """The share of the rounds in which the verifier was not asked."""
+        return self.verifier_skips / self.rounds if self.rounds else 0.0
 
     @property
     def tokens_per_second(self) -> float:

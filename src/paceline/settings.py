@@ -227,7 +227,7 @@ def _fits(value: object, kind: Any) -> bool:
         return any(_fits(value, each) for each in get_args(kind))
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-    return type(value) is (str if kind is Path else kind)  # True is no integer
+    return isinstance(value, str | Path) if kind is Path else type(value) is kind  # True is no integer
 
 
 def _kinds_of(kind: Any, length: int) -> tuple[Any, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.train.folders import copy_tokenizer, weights_checksum
+from paceline.train.folders import copy_tokenizer
 
 
 def test_a_checkpoint_gets_what_there_is_of_a_tokenizer_and_its_end_tokens(tmp_path: Path) -> None:
@@ -14,7 +14,3 @@ def test_a_checkpoint_gets_what_there_is_of_a_tokenizer_and_its_end_tokens(tmp_p
     copy_tokenizer(tmp_path / "from", tmp_path / "to")
     copied = {path.name: path.read_text() for path in (tmp_path / "to").iterdir()}
     assert copied == {name: name for name in ("tokenizer.json", "generation_config.json")}
-
-
-def test_random_weights_have_no_checksum() -> None:
-    assert weights_checksum(None) == 0

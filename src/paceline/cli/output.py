@@ -70,6 +70,9 @@ def stats_line(stats: Stats, finish_reason: str, seed: int) -> str:
     if stats.method == "apd":
         done += f", accepted {stats.accepted_tokens} of {stats.checked_tokens} checked"
         done += f", {stats.prefix_hit_rate:.0%} of the prefix reused"
+    if stats.contexts_looked_up:
+        done += f", {stats.verifier_skip_rate:.0%} of the verifier's passes skipped"
+        done += f" ({stats.context_hit_rate:.0%} of the contexts found)"
     return (
         f"{stats.method}: {stats.completion_tokens} tokens in {stats.total_seconds:.2f} s, "
         f"{stats.tokens_per_second:.1f} tokens/s | {done} | {spent}, other {other:.2f} s | "
@@ -92,6 +95,8 @@ def completion_json(completion: Completion) -> str:
             "tokens_per_forward": figures.tokens_per_forward,
             "tokens_per_second": figures.tokens_per_second,
             "prefix_hit_rate": figures.prefix_hit_rate,
+            "context_hit_rate": figures.context_hit_rate,
+            "verifier_skip_rate": figures.verifier_skip_rate,
         },
         "seed": completion.seed,
         "rounds": [asdict(round) for round in completion.rounds],

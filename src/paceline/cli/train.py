@@ -15,11 +15,11 @@ from paceline.cli.flags import configured
 from paceline.cli.options import set_threads
 from paceline.cli.output import resumable, say
 from paceline.models.options import Threads
-from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
+from paceline.train.diffusion_options import DllmConfig, JointConfig, NgramConfig, SamplesConfig, VerifierConfig
 from paceline.train.options import TURN_START, DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.shape import ShapeConfig
 
-__all__ = ["app", "dllm", "drafter", "joint", "target", "unloop", "verifier"]
+__all__ = ["app", "dllm", "drafter", "joint", "ngram", "target", "unloop", "verifier"]
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,6 +32,7 @@ Out = Annotated[Path, typer.Option(file_okay=False, help="Folder for the checkpo
 Trained = Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")]
 MaskToken = Annotated[str, typer.Option(help="The token that stands for an empty slot.")]
 Diffusing = Annotated[str, typer.Option(help="The diffusion model: a folder or a hub id.")]
+Verifying = Annotated[str, typer.Option(help="Its verifier: a folder or a hub id.")]
 TurnStart = Annotated[str, typer.Option(help="What opens an assistant's turn.")]
 
 
@@ -151,7 +152,7 @@ def verifier(
 def joint(
     *,
     dllm: Diffusing,
-    verifier: Annotated[str, typer.Option(help="Its verifier: a folder or a hub id.")],
+    verifier: Verifying,
     corpus: Corpus,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder for both, dllm/ and verifier/; the same resumes.")],
     recipe: JointConfig,
@@ -164,3 +165,22 @@ def joint(
     set_threads(threads)
     make_joint(resolve(dllm), resolve(verifier), recipe, out)
     say(f"Wrote {out}.")
+
+
+@app.command("ngram")
+@configured()
+def ngram(
+    *,
+    verifier: Verifying,
+    corpus: Corpus,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for the table, which --ngrams takes.")],
+    recipe: NgramConfig,
+    threads: Threads = None,
+) -> None:
+    """Write down what a verifier says behind frequent contexts, for APD to look up instead of asking it."""
+    from paceline.models.load import resolve
+    from paceline.train.diffusion_recipes import make_ngrams
+
+    set_threads(threads)
+    contexts = make_ngrams(resolve(verifier), recipe, out)
+    say(f"Wrote {out}: {contexts} contexts.")

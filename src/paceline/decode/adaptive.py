@@ -12,6 +12,7 @@ does not depend on the clock or on the batch.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from paceline.settings import Setting, check_kinds, check_ranges
@@ -66,6 +67,10 @@ class Adaptive:
     ] = "adaptive"
     window: Window = 32
     kv_window: KvWindow = 16
+    ngrams: Annotated[
+        str | Path | None,
+        Setting("APD: folder that `paceline train ngram` wrote; skips passes of the verifier, may change the text."),
+    ] = None
 
     def __post_init__(self) -> None:
         check_kinds(self)

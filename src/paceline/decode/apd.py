@@ -8,6 +8,9 @@
 A hole is filled in the same way: the dLLM sees both of its sides, the verifier what stands left of the draft. Both draw
 with the noise of their position, so the text is a function of its own request: of its seed and settings, the two
 models' probabilities, and nothing else. (The authors' code draws without noise where it verifies.)
+
+A table of n-grams stands in for the verifier where it has the contexts of the draft up to the first token that is not
+kept, or all of them. The verifier's cache then falls behind, and catches up when it is asked again.
 """
 
 from __future__ import annotations
@@ -15,6 +18,8 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +32,7 @@ from paceline.decode.agree import equal_prefix, product
 from paceline.decode.canvas import Canvas
 from paceline.decode.confidence import confidence
 from paceline.decode.denoiser import Denoiser
+from paceline.decode.ngram_table import NgramTable
 from paceline.decode.processors import process
 from paceline.decode.sampling import choose
 from paceline.decode.target import Target
@@ -37,18 +43,51 @@ from paceline.request import Sampling
 __all__ = ["APD"]
 
 
+class Draft(NamedTuple):
+    """What the dLLM proposes for the masks that it sees.
+
+    Attributes:
+        tokens: up to the first end token.
+        marginal: [masks, vocab], its scores.
+        places: of each token, where the table of n-grams has its context; None where it has not. Empty without a table.
+    """
+
+    tokens: list[int]
+    marginal: Tensor
+    places: list[int | None]
+
+
+class Verdict(NamedTuple):
+    """What was decided of a draft.
+
+    Attributes:
+        judged: the tokens that were judged, from the first of the draft on.
+        reference: what both models' product draws for all of them but the first; accepted: how many agree.
+        sure: the verifier's mean probability of them.
+        by_table: whether the table of n-grams said it, and not the verifier.
+    """
+
+    judged: list[int]
+    reference: list[int]
+    accepted: int
+    sure: float
+    by_table: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class APD:
     """A diffusion model, the small autoregressive model that checks it, and how far it is trusted.
 
     Attributes:
         end_token_ids: what ends an answer, besides the stop tokens of its request.
+        ngrams: what the verifier says behind frequent contexts, and is not asked where that is enough.
     """
 
     dllm: Denoiser
     verifier: Target
     settings: Adaptive
     end_token_ids: frozenset[int]
+    ngrams: NgramTable | None = None
     name = "apd"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
@@ -85,8 +124,8 @@ class APD:
         marginals = self.dllm.scores(canvases, rows, masks)
         drafts = [self._draft(*each) for each in zip(canvases, masks, marginals, strict=True)]
         proposed = time.perf_counter()
-        joints = self.read(canvases, drafts)
-        rounds = [self._agree(*each) for each in zip(canvases, rows, drafts, marginals, joints, strict=True)]
+        verdicts = self._judge(canvases, drafts)
+        rounds = [self._commit(*each) for each in zip(canvases, rows, drafts, verdicts, strict=True)]
         draft_seconds = (proposed - started) / len(canvases)
         verify_seconds = (time.perf_counter() - proposed) / len(canvases)
         return [replace(round, draft_seconds=draft_seconds, verify_seconds=verify_seconds) for round in rounds]
@@ -107,35 +146,77 @@ class APD:
             cache.advance(len(own))
         counts = [len(draft) for draft in drafts]
         last = torch.cat([own[-count:] for own, count in zip(hidden, counts, strict=True)])
-        logits = _aligned(self.verifier.model.head(last), self.dllm.model.spec.vocab_size)
-        banned = self.dllm.banned()
-        return [
-            process(own, canvas.sampling, canvas.counts, draft[:-1], banned)
-            for own, canvas, draft in zip(torch.split(logits, counts), canvases, drafts, strict=True)
-        ]
+        logits = torch.split(self.verifier.model.head(last), counts)
+        return [self._scores(*each) for each in zip(logits, canvases, drafts, strict=True)]
 
-    def _draft(self, canvas: Canvas, masks: list[int], marginal: Tensor) -> list[int]:
+    def _scores(self, logits: Tensor, canvas: Canvas, draft: list[int]) -> Tensor:
+        """The verifier's logits [drafts, its vocab] as scores [drafts, vocab of the dLLM]."""
+        aligned = _aligned(logits, self.dllm.model.spec.vocab_size)
+        return process(aligned, canvas.sampling, canvas.counts, draft[:-1], self.dllm.banned())
+
+    def _draft(self, canvas: Canvas, masks: list[int], marginal: Tensor) -> Draft:
         """The dLLM's tokens for `masks`, without what stands behind an end token, which nobody would read."""
-        draft: list[int] = choose(marginal, canvas.sampling, canvas.noise, masks).tolist()
+        tokens: list[int] = choose(marginal, canvas.sampling, canvas.noise, masks).tolist()
         end_ids = self.end_token_ids.union(canvas.sampling.stop_token_ids)
-        ends = [index for index, token in enumerate(draft) if token in end_ids]
-        return draft[: ends[0] + 1] if ends else draft
+        ends = [index for index, token in enumerate(tokens) if token in end_ids]
+        kept = tokens[: ends[0] + 1] if ends else tokens
+        if self.ngrams is None:
+            return Draft(kept, marginal, [])
+        text = [*canvas.tokens[: canvas.settled], *kept[:-1]]
+        return Draft(kept, marginal, self.ngrams.find(text, len(kept)))
 
-    def _agree(self, canvas: Canvas, rows: list[int], draft: list[int], marginal: Tensor, joint: Tensor) -> Round:
-        """Fix the part of the draft on which both agree, and keep the keys and values that stay right."""
-        prefix, reused = canvas.settled, canvas.reused_by(rows)
+    def _judge(self, canvases: Many[Canvas], drafts: Many[Draft]) -> list[Verdict]:
+        """Each draft by the table where that is enough; the verifier reads the others, in one pass."""
+        verdicts = [self._by_table(canvas, draft) for canvas, draft in zip(canvases, drafts, strict=True)]
+        asked = [index for index, verdict in enumerate(verdicts) if verdict is None]
+        if asked:
+            joints = self.read([canvases[index] for index in asked], [drafts[index].tokens for index in asked])
+            for index, joint in zip(asked, joints, strict=True):
+                verdicts[index] = self._agree(canvases[index], *drafts[index][:2], joint)
+        return [verdict for verdict in verdicts if verdict is not None]
+
+    def _by_table(self, canvas: Canvas, draft: Draft) -> Verdict | None:
+        """What the table decides: it must have the context of every token up to the first refused, or of all."""
+        known = [place for place in takewhile(lambda place: place is not None, draft.places) if place is not None]
+        if self.ngrams is None or not known:
+            return None
+        judged = draft.tokens[: len(known)]
+        joint = self._scores(self.ngrams.rows(known), canvas, judged)
+        verdict = self._agree(canvas, judged, draft.marginal, joint)
+        if len(known) < len(draft.tokens) and verdict.accepted == len(verdict.reference):
+            return None
+        return verdict._replace(by_table=True)
+
+    def _agree(self, canvas: Canvas, draft: list[int], marginal: Tensor, joint: Tensor) -> Verdict:
+        """How much of the draft both would say, by the scores of both, [drafts, vocab]."""
         sure = float(confidence(joint, torch.tensor(draft, device=joint.device), "low_confidence").mean())
         scores = product(marginal[: len(draft)], joint, dllm_weight(self.settings, sure))
-        places = range(prefix, prefix + len(draft))
+        places = range(canvas.settled, canvas.settled + len(draft))
         reference = choose(scores, canvas.sampling, canvas.noise, places).tolist()[1:]
-        accepted = equal_prefix(draft[1:], reference)
+        return Verdict(draft, reference, equal_prefix(draft[1:], reference), sure)
+
+    def _commit(self, canvas: Canvas, rows: list[int], draft: Draft, verdict: Verdict) -> Round:
+        """Fix the part of the draft on which both agree, and keep the keys and values that stay right."""
+        prefix, reused = canvas.settled, canvas.reused_by(rows)
         if self.settings.kv_window is not None:
             slide(canvas.cache, len(rows), prefix, self.settings.kv_window)
-        run = canvas.fix(places[: 1 + accepted], draft[: 1 + accepted])
-        _verifier_cache(canvas).truncate(canvas.settled - 1)
-        canvas.visible = next_window(self.settings, len(canvas.masked), sure)
+        kept = 1 + verdict.accepted
+        run = canvas.fix(range(prefix, prefix + kept), verdict.judged[:kept])
+        cache = _verifier_cache(canvas)
+        cache.truncate(min(cache.length, canvas.settled - 1))  # it falls behind where the verifier is not asked
+        canvas.visible = next_window(self.settings, len(canvas.masked), verdict.sure)
         return Round(
-            tuple(draft), tuple(reference), run, accepted, 0.0, 0.0, prefix_tokens=prefix, reused_tokens=reused
+            tuple(verdict.judged),
+            tuple(verdict.reference),
+            run,
+            verdict.accepted,
+            draft_seconds=0.0,
+            verify_seconds=0.0,
+            prefix_tokens=prefix,
+            reused_tokens=reused,
+            contexts_looked_up=len(draft.places),
+            contexts_found=len(draft.places) - draft.places.count(None),
+            verifier_skipped=verdict.by_table,
         )
 
     def _check_hole(self, prompt: Many[int], sampling: Sampling) -> None:

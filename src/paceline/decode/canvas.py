@@ -32,7 +32,7 @@ class Canvas:
         counts: what penalties need; None without penalties.
         masked: positions not fixed yet, ascending.
         block, block_passes: the block being filled, and how many passes it has had.
-        verifier_cache: K/V of APD's verifier, of all tokens before the first mask but the last; None without one.
+        verifier_cache: K/V of APD's verifier, of tokens before the first mask, at most all but the last; None without.
         visible: masks that the next pass sees, where the method bounds them.
     """
 

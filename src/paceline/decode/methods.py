@@ -14,6 +14,7 @@ from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.dflash import DFlash
 from paceline.decode.diffusion import MaskedDiffusion
+from paceline.decode.ngram_table import NgramTable
 from paceline.decode.remasking import Remasking
 from paceline.decode.target import Target
 from paceline.errors import ConfigError
@@ -44,6 +45,7 @@ class Parts(NamedTuple):
         end_token_ids: what ends an answer.
         settings: of the method, as `settings_of` gives them.
         block_size: rows of DFlash's block; None is the drafter's own.
+        ngrams: what APD's verifier says behind frequent contexts.
     """
 
     model: Transformer
@@ -52,6 +54,7 @@ class Parts(NamedTuple):
     end_token_ids: frozenset[int] = frozenset()
     settings: Remasking | Adaptive | None = None
     block_size: int | None = None
+    ngrams: NgramTable | None = None
 
 
 def choose_method(asked: Asked, diffuses: bool) -> Chosen:
@@ -67,14 +70,14 @@ def choose_method(asked: Asked, diffuses: bool) -> Chosen:
 
 def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | MaskedDiffusion | APD:
     """The decoder, of parts that fit the method."""
-    model, partner, usable_tokens, end_token_ids, settings, block_size = parts
+    model, partner, usable_tokens, end_token_ids, settings, block_size, ngrams = parts
     if method == "diffusion":
         assert isinstance(settings, Remasking)
         return MaskedDiffusion(Denoiser(model, usable_tokens), settings, end_token_ids)
     if method == "apd":
         assert isinstance(settings, Adaptive)
         assert isinstance(partner, Transformer)
-        return APD(Denoiser(model, usable_tokens), Target(partner, usable_tokens), settings, end_token_ids)
+        return APD(Denoiser(model, usable_tokens), Target(partner, usable_tokens), settings, end_token_ids, ngrams)
     if isinstance(partner, Drafter):
         return DFlash(target_of(model, partner, usable_tokens), partner, block_size or partner.spec.block_size)
     return Autoregressive(target_of(model, None, usable_tokens))

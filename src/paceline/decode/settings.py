@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, TypedDict
 
 from paceline.decode.adaptive import Adaptive, Schedule
@@ -31,6 +32,7 @@ class MethodSettings(TypedDict, total=False):
     window: int | None
     window_size: int | None
     kv_window: int | None
+    ngrams: str | Path | None
     strategy: Strategy
     steps: int | None
     threshold: float | None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from zipfile import BadZipFile
-from zlib import crc32
 
 import numpy as np
 import torch
@@ -23,7 +22,6 @@ from paceline.text import Tokenizer, load_tokenizer
 __all__ = [
     "Documents",
     "Windows",
-    "checksum",
     "fingerprint",
     "load_documents",
     "load_text",
@@ -72,14 +70,6 @@ def fingerprint(tokens: Tensor) -> list[int]:
     """Shape and a position-dependent sum of ids [rows, length]: tells one set of tokens from another."""
     places = torch.arange(1, tokens.shape[1] + 1)
     return [*tokens.shape, int((tokens.long() * places).sum())]
-
-
-def checksum(*tensors: Tensor) -> int:
-    """CRC-32 of the bytes of all tensors: tells weights and answers from others."""
-    total = 0
-    for tensor in tensors:
-        total = crc32(tensor.detach().flatten().contiguous().view(torch.uint8).numpy().data, total)
-    return total
 
 
 def repeat_tail(windows: Tensor, starts: Tensor, periods: Tensor) -> Tensor:

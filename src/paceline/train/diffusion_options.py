@@ -13,7 +13,7 @@ from paceline.errors import ConfigError
 from paceline.settings import Setting
 from paceline.train.options import FitConfig, ResponsesConfig
 
-__all__ = ["ROW_STEP", "DllmConfig", "JointConfig", "SamplesConfig", "VerifierConfig"]
+__all__ = ["ROW_STEP", "DllmConfig", "JointConfig", "NgramConfig", "SamplesConfig", "VerifierConfig"]
 
 ROW_STEP = 32
 """Rows of a diffusion model's training are multiples of so many tokens long."""
@@ -130,3 +130,16 @@ class SamplesConfig:
         if self.window is not None and self.tokens_per_step > self.window:
             told = f"tokens_per_step is {self.tokens_per_step}, window is {self.window}."
             raise ConfigError(told, remedy="A pass fixes no more masks than it sees.", param="tokens_per_step")
+
+
+@dataclass(frozen=True, slots=True)
+class NgramConfig:
+    """Settings of the table of what a verifier says behind frequent contexts."""
+
+    corpus: Annotated[Path, Setting("Folder with train.npz, as `paceline zoo corpus` writes it.")]
+    context_tokens: Annotated[int, Setting("Tokens of a context.", least=1, most=16)] = 3
+    contexts: Annotated[int, Setting("The most frequent contexts: so many at most.", least=1)] = 50_000
+    places: Annotated[int, Setting("Places of a context whose mean is kept; fewer where it is rare.", least=1)] = 8
+    top_k: Annotated[int, Setting("Likeliest tokens that are told apart; the others share their mass.", least=1)] = 32
+    window_tokens: Annotated[int, Setting("Length of the pieces of text that the verifier reads.", least=2)] = 256
+    windows_per_batch: Annotated[int, Setting("Pieces that it reads at once.", least=1)] = 16

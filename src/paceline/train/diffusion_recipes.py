@@ -14,8 +14,11 @@ from pathlib import Path
 import torch
 
 from paceline.decode.denoiser import Denoiser, check_diffuses
+from paceline.decode.ngram_table import Owner, save_ngram_table
 from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_text
+from paceline.lock import alone_in
+from paceline.models.checksum import checksum, weights_checksum
 from paceline.models.diffusion_spec import Diffusion
 from paceline.models.load import check_same_tokens, load_transformer, model_config
 from paceline.models.pairs import end_tokens
@@ -24,18 +27,19 @@ from paceline.models.save import save_transformer
 from paceline.models.spec import Spec, transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
-from paceline.train.data import checksum, load_documents, target_tokenizer, tokenizer_of
-from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
+from paceline.train.data import load_documents, target_tokenizer, tokenizer_of
+from paceline.train.diffusion_options import DllmConfig, JointConfig, NgramConfig, SamplesConfig, VerifierConfig
 from paceline.train.dllm import train_dllm
 from paceline.train.fit.checkpoint import differences
-from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in, weights_checksum
+from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in
 from paceline.train.joint import train_joint
+from paceline.train.ngram_table import ngram_table
 from paceline.train.samples import generate_samples, load_samples
 from paceline.train.shape import ShapeConfig, shaped
 from paceline.train.target import bundled_target_spec
 from paceline.train.verifier import bundled_verifier_spec, train_verifier
 
-__all__ = ["make_dllm", "make_joint", "make_verifier"]
+__all__ = ["make_dllm", "make_joint", "make_ngrams", "make_verifier"]
 
 
 def make_dllm(start: Path | None, shape: ShapeConfig, config: DllmConfig, mask_token: str, out: Path) -> None:
@@ -124,6 +128,23 @@ def make_joint(dllm: Path, verifier: Path, config: JointConfig, out: Path) -> No
             for (name, model), source in zip(models.items(), (dllm, verifier), strict=True):
                 copy_tokenizer(source, out / name)
                 save_transformer(model, out / name)
+
+
+def make_ngrams(verifier: Path, config: NgramConfig, out: Path) -> int:
+    """Write what a verifier says behind the frequent contexts of the corpus; how many there are.
+
+    Raises:
+        TrainingError, ConfigError: as `ngram_table` and `alone_in`, or a diffusion model.
+        CheckpointError: no such checkpoint; the corpus has another tokenizer.
+    """
+    tokenizer = target_tokenizer(verifier)
+    check_same_tokens(tokenizer.vocabulary, tokenizer_of(config.corpus / "tokenizer").vocabulary)
+    _check_autoregressive(verifier)
+    with alone_in(out):
+        model = load_transformer(verifier, torch.float32)
+        table = ngram_table(model, config, Owner.of(verifier, model))
+        save_ngram_table(table, out)
+    return len(table.contexts)
 
 
 def _opened(start: Path | None, spec: Spec, mask: int) -> Transformer:

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING
 
 from paceline.errors import ConfigError
 from paceline.lock import alone_in
-from paceline.models.safetensors_file import read_tensors
 from paceline.text import Tokenizer
-from paceline.train.data import checksum
 from paceline.train.fit.processes import join
 
 if TYPE_CHECKING:
     from accelerate import PartialState
 
-__all__ = ["copy_tokenizer", "end_ids_of", "mask_id_of", "opening_of", "team_in", "weights_checksum"]
+__all__ = ["copy_tokenizer", "end_ids_of", "mask_id_of", "opening_of", "team_in"]
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "generation_config.json")
 """The last one, as some chat models declare the end of a turn only there."""
@@ -33,13 +31,6 @@ def team_in(out: Path) -> Iterator[PartialState]:
     team = join()
     with alone_in(out) if team.is_main_process else nullcontext():
         yield team
-
-
-def weights_checksum(folder: Path | None) -> int:
-    """Of all weights of a checkpoint, wherever it lies; 0 without one."""
-    if folder is None:
-        return 0
-    return checksum(*(tensor for _, tensor in sorted(read_tensors(folder).items())))
 
 
 def opening_of(tokenizer: Tokenizer, turn_start: str) -> tuple[int, ...]:

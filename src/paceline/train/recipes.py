@@ -18,6 +18,7 @@ import torch
 from paceline.decode.target import Target
 from paceline.errors import TrainingError
 from paceline.files import write_text
+from paceline.models.checksum import weights_checksum
 from paceline.models.load import check_same_tokens, load_transformer
 from paceline.models.pairs import end_tokens
 from paceline.models.safetensors_file import read_json
@@ -30,7 +31,7 @@ from paceline.train.drafter import bundled_drafter_spec, check_drafter, first_bl
 from paceline.train.fit.checkpoint import differences
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.fit.processes import join
-from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in, weights_checksum
+from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in
 from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.responses import Responses, generate_responses, load_responses
 from paceline.train.target import bundled_target_spec, train_target

@@ -18,9 +18,9 @@ from torch import Tensor
 from paceline.errors import ConfigError
 from paceline.files import write_atomically
 from paceline.models.attention import dense_attention
+from paceline.models.checksum import checksum
 from paceline.models.transformer import Transformer
 from paceline.progress import progress
-from paceline.train.data import checksum
 from paceline.train.responses import Responses
 
 __all__ = ["Teacher", "teach"]

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from paceline.errors import TrainingError
+from paceline.models.checksum import checksum
 from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
-from paceline.train.data import checksum, fingerprint, load_windows
+from paceline.train.data import fingerprint, load_windows
 from paceline.train.diffusion_options import VerifierConfig
 from paceline.train.fit.loop import fit
 from paceline.train.forward import next_logits
