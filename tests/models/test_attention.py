@@ -11,12 +11,8 @@ import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
-from paceline.models.attention import (
-    Segment,
-    cached_attention,
-    dense_attention,
-    visible,
-)
+from paceline.models.attention import Segment, cached_attention, dense_attention
+from paceline.models.masks import visible
 
 DIM = 6
 
