@@ -24,12 +24,12 @@ LENGTHS = (256, 512, 1024, 2048, 4096)
 
 @pytest.mark.parametrize("windows", [(None, None), (None, 300)])
 def test_every_pass_grows_slower_than_the_issue_asks(windows: tuple[int | None, ...]) -> None:
-    spec = tiny_spec(num_heads=2, num_kv_heads=1, windows=windows)
-    found = [passes(spec, spec, length) for length in LENGTHS]
+    spec, dllm = (tiny_spec(num_heads=2, num_kv_heads=1, windows=each) for each in (windows, (None, None)))
+    found = [passes(spec, dllm, length) for length in LENGTHS]
     assert set(found[0]) == set(PASSES)
     for name in PASSES:
         assert exponent(LENGTHS, [each[name] for each in found]) <= 1.5, name
-    assert found == [passes(spec, spec, length) for length in LENGTHS]
+    assert found[:2] == [passes(spec, dllm, length) for length in LENGTHS[:2]], "counted, so the same every time"
 
 
 def test_a_square_is_seen_as_one() -> None:

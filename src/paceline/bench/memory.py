@@ -99,7 +99,8 @@ def bench_memory(options: MemoryBench) -> dict[str, Any]:
     target = _spec_of(options.model or BUNDLED_TARGET)
     if target.diffusion is not None:
         raise UnsupportedModel("The model is a diffusion language model.", remedy="Name it with --dllm.", param="model")
-    dllm = target if options.dllm is None else _spec_of(options.dllm)
+    whole = replace(target, windows=(None,) * target.num_layers)  # a diffusion model sees the whole text
+    dllm = whole if options.dllm is None else _spec_of(options.dllm)
     if options.dllm is not None:
         check_diffuses(dllm)
     with progress("bench", len(options.lengths)) as advance:
@@ -134,7 +135,8 @@ def passes(target: Spec, dllm: Spec, length: int) -> dict[str, int]:
         verifier.prefill([verifier.open(prompt, answer, 0, None)])
         found["prompt"] = read.peak_bytes
         for kv_window, name in ((_KV_WINDOW, str(_KV_WINDOW)), (None, "all")):
-            settings = Adaptive(schedule="fixed", window=_WINDOW, kv_window=kv_window)
+            # All drafts are kept, whatever the weights say: so the second step has most to compute.
+            settings = Adaptive(alpha=1.0, schedule="fixed", window=_WINDOW, kv_window=kv_window)
             apd = APD(denoiser, verifier, settings, frozenset())
             canvas = apd.open(prompt, answer, 0)
             for step in ("first", "later"):
