@@ -1,4 +1,4 @@
-"""Masks and attention, each against its definition written out in float64."""
+"""Attention against its definition written out in float64."""
 
 from __future__ import annotations
 
@@ -11,12 +11,8 @@ import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
-from paceline.models.attention import (
-    Segment,
-    cached_attention,
-    dense_attention,
-    visible,
-)
+from paceline.models import masks
+from paceline.models.attention import Segment, cached_attention, dense_attention
 
 DIM = 6
 
@@ -52,20 +48,6 @@ def cache_of(keys: Tensor, values: Tensor) -> SequenceCache:
     cache.append(0, keys, values)
     cache.advance(len(keys))
     return cache
-
-
-@pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("window", [None, 1, 3, 5, 100])
-@pytest.mark.parametrize(("rows", "past"), [(1, 0), (1, 1), (1, 4), (1, 9), (4, 0), (4, 3), (6, 11)])
-def test_the_mask_is_the_definition(rows: int, past: int, causal: bool, window: int | None) -> None:
-    mask = visible(rows, past, causal, window)
-    grid = itertools.product(range(past, past + rows), range(past + rows))
-    table = torch.tensor([sees(query, key, causal, window) for query, key in grid]).view(rows, past + rows)
-    if mask is None:
-        assert table.all()
-    else:
-        assert not table.all(), "a mask that hides nothing costs time"
-        assert torch.equal(mask, table)
 
 
 @pytest.mark.parametrize("heads", [(4, 4), (4, 2), (4, 1)])
@@ -114,4 +96,82 @@ def test_dense_attention(heads: tuple[int, int], window: int | None) -> None:
     for one in range(batch):
         rows = slice(one * length, (one + 1) * length)
         expected = naive(q[rows], k[rows], v[rows], 0, True, window)
-        torch.testing.assert_close(output[rows], expected, atol=1e-12, rtol=0)
+        torch.testing.assert_close(output[rows].detach(), expected, atol=1e-12, rtol=0)
+
+
+KINDS = [(True, None), (False, None), (True, 3), (False, 3), (True, 7), (False, 7), (True, 1)]
+
+
+def attention(queries: Tensor, keys: Tensor, values: Tensor, past: int, causal: bool, window: int | None) -> Tensor:
+    segment = Segment(len(queries), cache_of(keys[:past], values[:past]))
+    return cached_attention([segment], (causal,), (window,))(0, queries, keys[past:], values[past:])
+
+
+@pytest.mark.parametrize(("causal", "window"), KINDS)
+@pytest.mark.parametrize("heads", [(4, 4), (4, 2), (4, 1)])
+@pytest.mark.parametrize("past", [0, 1, 6])
+def test_blocks_of_rows_see_what_the_definition_says(
+    heads: tuple[int, int], past: int, causal: bool, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks of 4 rows. Scores thousands apart make a softmax of exact ones and zeros: a row's output is the value of
+    the key that it sees and likes best, bit by bit."""
+    monkeypatch.setattr(masks, "_BLOCK_ROWS", 4)
+    for rows in (1, 3, 4, 5, 8, 9, 13):
+        order = torch.Generator().manual_seed(rows)
+        likes = torch.stack([torch.randperm(past + rows, generator=order) for _ in range(heads[1])], 1).double()
+        keys = torch.zeros(past + rows, heads[1], DIM, dtype=torch.float64)
+        keys[..., 0] = 1e4 * likes
+        queries = torch.zeros(rows, heads[0], DIM, dtype=torch.float64)
+        queries[..., 0] = 1.0
+        values = random_rows(past + rows, heads[1], 1)
+        expected = torch.empty(rows, heads[0], DIM, dtype=torch.float64)
+        for row, head in itertools.product(range(rows), range(heads[0])):
+            own = head * heads[1] // heads[0]
+            seen = [key for key in range(past + rows) if sees(past + row, key, causal, window)]
+            expected[row, head] = values[max(seen, key=lambda key: float(likes[key, own])), own]
+        assert torch.equal(attention(queries, keys, values, past, causal, window), expected.flatten(1))
+
+
+@pytest.mark.parametrize(("causal", "window"), KINDS)
+def test_blocks_of_rows_attend_as_the_definition_says(
+    causal: bool, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(masks, "_BLOCK_ROWS", 4)
+    for rows, past in itertools.product((4, 5, 8, 9), (0, 3)):
+        queries, keys, values = random_rows(rows, 4, 0), *(random_rows(past + rows, 2, seed) for seed in (1, 2))
+        expected = naive(queries, keys, values, past, causal, window)
+        output = attention(queries, keys, values, past, causal, window)
+        torch.testing.assert_close(output, expected, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize(("causal", "window"), [(True, None), (True, 300), (False, 300), (False, None)])
+@pytest.mark.parametrize("rows", [255, 256, 257, 700])
+def test_long_segments_in_blocks_of_their_real_size(rows: int, causal: bool, window: int | None) -> None:
+    """Against all scores at once, in float64; and alone as in a batch, bit by bit."""
+    past, shared = 60, 2
+    queries, keys, values = random_rows(rows, 4, 0), *(random_rows(past + rows, 2, seed) for seed in (1, 2))
+    distance = torch.arange(past, past + rows)[:, None] - torch.arange(past + rows)
+    hidden = (distance < 0) & causal | (distance.abs() >= (window or 10**6))
+    k, v = (x.repeat_interleave(shared, 1) for x in (keys, values))
+    scores = torch.einsum("qhd,khd->hqk", queries, k).div(math.sqrt(DIM)).masked_fill(hidden, -math.inf)
+    expected = torch.einsum("hqk,khd->qhd", scores.softmax(-1), v).flatten(1)
+    alone = attention(queries, keys, values, past, causal, window)
+    torch.testing.assert_close(alone, expected, atol=1e-12, rtol=0)
+    segments = [Segment(len(queries), cache_of(keys[:past], values[:past])) for _ in range(2)]
+    both = cached_attention(segments, (causal,), (window,))(
+        0, *(torch.cat([x, x]) for x in (queries, keys[past:], values[past:]))
+    )
+    assert torch.equal(both, torch.cat([alone, alone]))
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_dense_attention_with_a_window_in_blocks(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "_BLOCK_ROWS", 4)
+    q, k, v = (random_rows(2 * 9, count, seed).requires_grad_() for seed, count in enumerate((4, 2, 2)))
+    output = dense_attention(2, (3,), causal)(0, q, k, v)
+    for one in range(2):
+        rows = slice(one * 9, (one + 1) * 9)
+        expected = naive(q[rows].detach(), k[rows].detach(), v[rows].detach(), 0, causal, 3)
+        torch.testing.assert_close(output[rows].detach(), expected, atol=1e-12, rtol=0)
+    output.sum().backward()
+    assert all(x.grad is not None and bool(x.grad.isfinite().all()) for x in (q, k, v))

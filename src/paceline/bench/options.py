@@ -29,6 +29,7 @@ __all__ = [
     "SAMPLING_PEERS",
     "CurveBench",
     "DecodeBench",
+    "MemoryBench",
     "Workload",
     "as_plain_data",
     "measured_models",
@@ -153,7 +154,32 @@ class CurveBench(Workload):
             check_precision(precision)
 
 
-def as_plain_data(options: Workload) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True)
+class MemoryBench:
+    """Settings of `paceline bench memory`. Only the shapes of the models are read.
+
+    Raises:
+        ConfigError: a value that cannot be used; names it.
+    """
+
+    model: Annotated[
+        str | Path | None, Setting("A folder, a hub id or a bundled model; also APD's verifier. The bundled target.")
+    ] = None
+    dllm: Annotated[
+        str | Path | None, Setting("The same for APD's diffusion model; one of the model's shape if left out.")
+    ] = None
+    lengths: Annotated[
+        tuple[int, ...], Setting("Tokens of the prompt; may be repeated.", least=1, most=1 << 17, flags=("--length",))
+    ] = (256, 512, 1024, 2048, 4096, 8192)
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        if len(set(self.lengths)) < 2:
+            remedy = "A growth needs two lengths at least."
+            raise ConfigError(f"lengths is {list(self.lengths)}.", remedy=remedy, param="lengths")
+
+
+def as_plain_data(options: Workload | MemoryBench) -> dict[str, Any]:
     """The settings, ready for JSON."""
 
     def plain(value: Any) -> Any:

@@ -67,6 +67,8 @@ def save_plot(result: Result, path: Path) -> None:
     check_plot(path)
     if result["bench"] == "curve":
         from paceline.bench.curve_plot import draw
+    elif result["bench"] == "memory":
+        from paceline.bench.memory_plot import draw
     else:
         from paceline.bench.plot import draw
     figure = draw(result)

@@ -8,13 +8,13 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from paceline.bench.options import CurveBench, DecodeBench, Workload
+from paceline.bench.options import CurveBench, DecodeBench, MemoryBench, Workload
 from paceline.cli.flags import configured
 from paceline.cli.options import check_threads
 
-__all__ = ["app", "curve", "decode"]
+__all__ = ["app", "curve", "decode", "memory"]
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure speed, and check the output.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure speed and memory, and check the output.")
 
 Asked = TypeVar("Asked", bound=Workload)
 Json = Annotated[Path | None, typer.Option(dir_okay=False, help="Write all figures to a JSON file.")]
@@ -54,6 +54,24 @@ def curve(*, json: Json = None, plot: Plot = None, options: CurveBench) -> None:
     _save(result, json, plot)
     if not all(point["identical"] for point in result["points"]):
         raise typer.Exit(1)
+
+
+@app.command("memory")
+@configured()
+def memory(*, json: Json = None, plot: Plot = None, options: MemoryBench) -> None:
+    """Bytes that attention takes in a pass, by the length of the prompt, and the power at which they grow.
+
+    Of plain decoding and APD; counted, not timed, on random models with the attention of those named.
+    """
+    from paceline.bench.memory import bench_memory
+    from paceline.bench.memory_report import show_memory
+    from paceline.bench.report import check_plot
+
+    if plot is not None:
+        check_plot(plot)
+    result = bench_memory(options)
+    show_memory(result)
+    _save(result, json, plot)
 
 
 def _measured(bench: Callable[[Asked], dict[str, Any]], options: Asked, plot: Path | None) -> dict[str, Any]:

@@ -23,7 +23,8 @@ from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import process
 from paceline.decode.sampling import choose, is_greedy
 from paceline.decode.target import Target
-from paceline.models.attention import Attend, visible
+from paceline.models.attention import Attend
+from paceline.models.masks import visible
 from paceline.models.transformer import Output
 from paceline.request import Sampling
 
