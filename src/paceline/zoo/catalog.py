@@ -7,10 +7,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["BUNDLED_DRAFTER", "BUNDLED_TARGET", "bundled_folder", "bundled_names"]
+__all__ = [
+    "BUNDLED_DLLM",
+    "BUNDLED_DRAFTER",
+    "BUNDLED_TARGET",
+    "BUNDLED_VERIFIER",
+    "bundled_folder",
+    "bundled_names",
+]
 
 BUNDLED_TARGET = "pace-13m"
 BUNDLED_DRAFTER = "pace-13m-dflash"
+BUNDLED_DLLM = "pace-13m-diffusion"
+BUNDLED_VERIFIER = "pace-2m-verifier"
 
 _WEIGHTS = Path(__file__).parent / "weights"
 

@@ -1,4 +1,4 @@
-"""Quality by the exact target, against a slow reference: one forward pass without a cache for every token."""
+"""Fidelity by the exact target, against a slow reference: one forward pass without a cache for every token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 
-from paceline.bench.quality import Quality, quality_figures, quality_of
+from paceline.bench.fidelity import Fidelity, fidelity_figures, fidelity_of
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.noise import NoiseCache
 from paceline.decode.target import Target
@@ -49,13 +49,13 @@ def test_figures_are_those_of_a_slow_reference(temperature: float, length: int) 
     own = plain(model, sampling, 7)
     other = [(token + 1) % USABLE if index % 5 == 2 else token for index, token in enumerate(own)]
     for tokens in (own, other):
-        found = quality_of(model, PROMPT, sampling, 7, own=own, other=tokens)
+        found = fidelity_of(model, PROMPT, sampling, 7, own=own, other=tokens)
         agreed, total = slowly(model, temperature, 7, tokens)
         assert (found.tokens, found.agreed, found.same) == (length, agreed, tokens == own)
         assert found.log_likelihood == pytest.approx(total, rel=1e-9)
-    assert quality_of(model, PROMPT, sampling, 7, own=own, other=own).agreed == length
+    assert fidelity_of(model, PROMPT, sampling, 7, own=own, other=own).agreed == length
 
 
 def test_the_figures_of_many_answers_are_weighted_by_tokens() -> None:
-    figures = quality_figures([Quality(3, 3, -1.0, True), Quality(7, 2, -8.0, False)])
+    figures = fidelity_figures([Fidelity(3, 3, -1.0, True), Fidelity(7, 2, -8.0, False)])
     assert figures == {"same_answers": 0.5, "agreement": 0.5, "log_likelihood": -0.9}
