@@ -56,7 +56,8 @@ def exam_of(models: Models, problems: list[Problem], max_tokens: int | None) -> 
 
 def working_bytes(contender: Contender, jobs: Sequence[Job]) -> int:
     """Decode the first problems once, which warms the machine up, too, and count what that takes beside the weights."""
-    with TensorMemory() as memory:
+    memory = TensorMemory()
+    with memory:
         _decode(contender, jobs)
     return memory.peak_bytes
 

@@ -33,7 +33,8 @@ class TensorMemory(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.peak_bytes = self._bytes = 0
+        self.peak_bytes: int = 0
+        self._bytes = 0
         self._living: dict[int, int] = {}
 
     def __torch_function__(

@@ -36,7 +36,7 @@ class _Published(NamedTuple):
 
 
 _ARTICLE = {
-    "ar": _Published("autoregressive", 42.3, 12.7, 18.2, 120),
+    "ar": _Published("AR", 42.3, 12.7, 18.2, 120),
     REFERENCE: _Published("diffusion", 68.1, 15.2, 22.7, 85),
     "apd": _Published("APD", 178.5, 13.9, 20.3, 45),
 }
