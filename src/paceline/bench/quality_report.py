@@ -5,7 +5,7 @@ Reads only the plain data of a result. Measures nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,19 +105,23 @@ def _beside_the_article(points: Mapping[str, Result]) -> Table:
         box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Speed, likelihood, memory, first token", caption=escape(told)
     )
     table.caption_justify = "left"
-    table.add_column("method", no_wrap=True)
-    for heading in ("tok/s", "perplexity", "memory", "first token"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for name, point in points.items():
-        theirs = _ARTICLE[name]
-        table.add_row(
-            theirs.method,
-            f"{point['tokens_per_second']:.1f} [{theirs.tokens_per_second}]",
-            f"{point['perplexity']:.2f} [{theirs.perplexity}]",
-            f"{_megabytes(point['weight_bytes'])} + {_megabytes(point['working_bytes'])} MB [{theirs.gigabytes} GB]",
-            f"{point['first_token_ms']:.1f} ms [{theirs.first_token_ms:.0f} ms]",
-        )
+    table.add_column()
+    for name in points:
+        table.add_column(_ARTICLE[name].method, justify="right", no_wrap=True)
+    for heading, row in _ROWS.items():
+        table.add_row(heading, *(row(point, _ARTICLE[name]) for name, point in points.items()))
     return table
+
+
+_ROWS: dict[str, Callable[[Result, _Published], str]] = {
+    "tokens per second": lambda point, theirs: f"{point['tokens_per_second']:.1f} [{theirs.tokens_per_second}]",
+    "perplexity": lambda point, theirs: f"{point['perplexity']:.2f} [{theirs.perplexity}]",
+    "memory": lambda point, theirs: (
+        f"{_megabytes(point['weight_bytes'] + point['working_bytes'])} MB [{theirs.gigabytes} GB]"
+    ),
+    "of it weights": lambda point, _: f"{_megabytes(point['weight_bytes'])} MB",
+    "first token": lambda point, theirs: f"{point['first_token_ms']:.1f} ms [{theirs.first_token_ms:.0f} ms]",
+}
 
 
 def _megabytes(count: int) -> str:
