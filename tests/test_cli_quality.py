@@ -42,7 +42,7 @@ def test_frontier_measures_what_is_asked_and_draws(run: Run, models: Any, tmp_pa
     told = run("bench", "frontier", *models, *shape, "--plot", tmp_path / "out.svg", "--json", tmp_path / "out.json")
     assert told.code == 0, told.err
     assert "Nothing is both as right and as fast as" in told.out
-    assert "kv_window=all" in (tmp_path / "out.svg").read_text()
+    assert "<!-- kv=all -->" in (tmp_path / "out.svg").read_text()
     result = json.loads((tmp_path / "out.json").read_text())
     assert [point["setting"] for point in result["points"]] == ["apd,kv_window=all", "diffusion,threshold=0.5", "ar"]
     assert result["bench"] == "frontier"

@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from paceline.bench.frontier import frontier
 from paceline.bench.plot import tidy
@@ -36,6 +36,10 @@ _BY_LEVEL = {
     "apd": ("APD, adaptive", "#2a7de1", "-"),
 }
 """Settings of the second panel: those whose passes may follow the problem, beside those whose may not."""
+
+
+_SHORT = {"tokens_per_step": "k", "strategy=": "", "kv_window": "kv", "block_length": "block"}
+"""Words of settings in labels, which are many."""
 
 
 def draw(result: Result) -> Figure:
@@ -67,21 +71,14 @@ def _accuracies(axes: Axes, points: Sequence[Result]) -> None:
     best = sorted(_place(point) for point in points if point["setting"] in line)
     axes.plot(*zip(*best, strict=True), color="#c0392b", linewidth=1.0, zorder=0, label="nothing is better in both")
     axes.set_xscale("log")
-    for level in (axes.xaxis.set_major_formatter, axes.xaxis.set_minor_formatter):
-        level(FuncFormatter(lambda value, _: f"{value:g}"))
-    if len({round(x) for x, _ in map(_place, points)}) > 1 and _span(points) > 20:
-        axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("answer tokens per second")
     axes.set_ylabel("right answers, %")
     axes.set_title("Accuracy over speed: up and right is better; bars are 95 % intervals", fontsize=10)
     axes.legend(frameon=False, fontsize=8, loc="best")
     tidy(axes)
-
-
-def _span(points: Sequence[Result]) -> float:
-    """The fastest over the slowest."""
-    speeds = [point["tokens_per_second"] for point in points]
-    return float(max(speeds) / min(speeds))
 
 
 def _place(point: Result) -> tuple[float, float]:
@@ -97,8 +94,10 @@ def _bars(points: Sequence[Result]) -> list[list[float]]:
 
 def _label(point: Result) -> str:
     """What sets a point apart from others of its colour."""
-    method, _, settings = str(point["setting"]).partition(",")
-    return settings.replace("tokens_per_step", "k").replace("strategy=", "") or method
+    method, _, settings = point["setting"].partition(",")
+    for word, short in _SHORT.items():
+        settings = settings.replace(word, short)
+    return settings or method
 
 
 def _passes(axes: Axes, points: Mapping[str, Result]) -> None:

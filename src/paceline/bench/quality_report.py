@@ -77,13 +77,14 @@ def _accuracies(result: Result) -> Table:
     for heading in ("right", "95 %", *kinds, "kept", "≥", "tok/s", "/pass", "hit"):
         table.add_column(heading, justify="right", no_wrap=True)
     for point in result["points"]:
-        table.add_row(escape(point["setting"].replace(",", ", ")), *_cells(point, kinds))
+        table.add_row(escape(point["setting"].replace(",", ", ")), *_cells(point, kinds, settings["reference"]))
     return table
 
 
-def _cells(point: Result, kinds: Sequence[str]) -> tuple[str, ...]:
+def _cells(point: Result, kinds: Sequence[str], reference: str) -> tuple[str, ...]:
     low, high = point["accuracy_interval"]
-    kept, hit = point["kept_share"], point["prefix_hit_rate"]
+    hit = point["prefix_hit_rate"]
+    kept = None if point["setting"] == reference else point["kept_share"]
     return (
         f"{point['accuracy']:.1%}",
         f"{100 * low:.0f}-{100 * high:.0f}",
