@@ -55,6 +55,8 @@ def test_frontier_measures_what_is_asked_and_draws(run: Run, models: Any, tmp_pa
         (("--setting", "sd"), "There is no method 'sd'. Known: ar, dflash, verifier, diffusion, apd."),
         (("--kinds", "sums,riddles"), "kind is 'riddles'. There are: sums, records, functions."),
         (("--plot", "out.gif"), "has no known ending"),
+        (("--dllm", TARGET), "the model is autoregressive: it has no mask token"),
+        (("--verifier", GOLDEN / "apd-tiny" / "dream"), "a diffusion language model: it has no next token"),
     ],
 )
 @pytest.mark.parametrize("command", ["quality", "frontier"])

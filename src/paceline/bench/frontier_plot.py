@@ -94,7 +94,7 @@ def _bars(points: Sequence[Result]) -> list[list[float]]:
 
 def _label(point: Result) -> str:
     """What sets a point apart from others of its colour."""
-    method, _, settings = point["setting"].partition(",")
+    method, _, settings = str(point["setting"]).partition(",")
     for word, short in _SHORT.items():
         settings = settings.replace(word, short)
     return settings or method
