@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from paceline import __version__
 from paceline.bench.accuracy import ACCURACY_DEFINITIONS, Attempt, accuracy_figures, kept_figures, speed_figures
 from paceline.bench.contenders import Contender, Models, named_models, open_models
 from paceline.bench.exam import Batch, Exam, answers_of, exam_of, race, seconds_of, working_bytes
-from paceline.bench.fidelity import fidelity_figures, fidelity_of
+from paceline.bench.fidelity import Fidelity, fidelity_figures, fidelity_of
 from paceline.bench.machine import machine_facts, watch_machine
 from paceline.bench.options import as_plain_data
 from paceline.bench.problems import Problem, held_out
@@ -22,6 +23,7 @@ from paceline.bench.quality_options import QualityBench
 from paceline.bench.race import threads
 from paceline.completion import Completion
 from paceline.decode.target import Target
+from paceline.zoo.catalog import BUNDLED_DRAFTER
 
 __all__ = ["bench_quality"]
 
@@ -103,16 +105,15 @@ def _attempts(problems: Sequence[Problem], batches: Sequence[Sequence[Batch]]) -
 
 def _perplexity(judge: Target, exam: Exam) -> Callable[[Sequence[Completion]], float]:
     """Of all answers of a setting; an answer that several settings gave is read once."""
-    known: dict[tuple[int, tuple[int, ...]], Any] = {}
+
+    @cache
+    def judged(index: int, tokens: tuple[int, ...]) -> Fidelity:
+        job = exam.jobs[index]
+        return fidelity_of(judge, job.prompt, job.sampling, job.seed, own=(), other=tokens)
 
     def perplexity(answers: Sequence[Completion]) -> float:
-        keys = [(answer.prompt_index, tuple(answer.token_ids)) for answer in answers]
-        for index, tokens in dict.fromkeys(keys):
-            if (index, tokens) not in known:
-                job = exam.jobs[index]
-                request = (judge, job.prompt, job.sampling, job.seed)
-                known[index, tokens] = fidelity_of(*request, own=(), other=tokens)
-        return math.exp(-fidelity_figures([known[key] for key in keys])["log_likelihood"])
+        found = [judged(answer.prompt_index, tuple(answer.token_ids)) for answer in answers]
+        return math.exp(-fidelity_figures(found)["log_likelihood"])
 
     return perplexity
 
@@ -120,5 +121,7 @@ def _perplexity(judge: Target, exam: Exam) -> Callable[[Sequence[Completion]], f
 def _settings(options: QualityBench, models: Models, exam: Exam) -> dict[str, Any]:
     """The settings in effect, as plain data."""
     names = dict(zip(("dllm", "verifier", "target"), map(str, named_models(options)), strict=True))
+    if options.drafter is None and models.target.drafter is not None:
+        names["drafter"] = BUNDLED_DRAFTER
     entries = [entry.name for entry in options.entries]
     return as_plain_data(options) | names | {"settings": entries, "max_tokens": exam.sampling.max_tokens}
