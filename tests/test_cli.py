@@ -16,7 +16,8 @@ from talking import DRAFT, TARGET, Run, run, talking_pair
 
 from paceline import LLM, Sampling
 from paceline.bench.options import CurveBench, DecodeBench, MemoryBench
-from paceline.cli.bench import curve, decode, memory
+from paceline.bench.quality_options import FrontierBench, QualityBench
+from paceline.cli.bench import curve, decode, frontier, memory, quality
 from paceline.cli.blocks import Blocks, Part, plain_marks, styled
 from paceline.cli.output import printable
 from paceline.completion import Chunk, Round
@@ -64,6 +65,7 @@ def test_help_names_every_command(run: Run) -> None:
     [
         *("generate", "chat", "demo", "zoo list", "zoo corpus"),
         *("train target", "train drafter", "bench decode", "bench curve", "bench memory"),
+        *("bench quality", "bench frontier"),
     ],
 )
 def test_every_command_explains_itself(run: Run, command: str) -> None:
@@ -320,7 +322,11 @@ def test_peers_are_repeated_or_listed(run: Run, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_bench_flags_are_the_fields_of_its_settings() -> None:
-    for command, config in ((decode, DecodeBench), (curve, CurveBench), (memory, MemoryBench)):
+    asked = (
+        *((decode, DecodeBench), (curve, CurveBench), (memory, MemoryBench)),
+        *((quality, QualityBench), (frontier, FrontierBench)),
+    )
+    for command, config in asked:
         flags = set(signature(command).parameters) - {"json", "plot", "config"}
         assert flags == {field.name for field in fields(config)}
 

@@ -16,10 +16,10 @@ import paceline.bench.curve as bench_curve_module
 from paceline import LLM, Sampling
 from paceline.bench.curve import bench_curve, best_blocks, sweet_spot
 from paceline.bench.curve_report import conclusions, show_curve
+from paceline.bench.fidelity import fidelity_of
 from paceline.bench.figures import Sample
 from paceline.bench.method import Task
 from paceline.bench.options import CurveBench
-from paceline.bench.quality import quality_of
 from paceline.bench.report import save_plot
 from paceline.errors import ConfigError
 
@@ -84,7 +84,7 @@ def test_every_point_is_recomputed(options: CurveBench, clocks: dict[tuple[str, 
         assert point["speedup"] == pytest.approx(ms_per_token(plain) / ms_per_token(measured))
         answers = [list(sample.tokens) for sample in measured[::2]]
         judged = [
-            quality_of(exact.target, prompt, sampling, 0, own=mine, other=answer)
+            fidelity_of(exact.target, prompt, sampling, 0, own=mine, other=answer)
             for prompt, mine, answer in zip(prompts, own, answers, strict=True)
         ]
         tokens = sum(map(len, answers))

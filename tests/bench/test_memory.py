@@ -10,7 +10,8 @@ import torch
 from tiny import tiny_spec
 from torch.nn.functional import scaled_dot_product_attention
 
-from paceline.bench.memory import PASSES, AttentionMemory, bench_memory, exponent, passes
+from paceline.bench.footprint import TensorMemory
+from paceline.bench.memory import PASSES, bench_memory, exponent, passes
 from paceline.bench.memory_report import show_memory
 from paceline.bench.options import MemoryBench
 from paceline.bench.report import save_plot
@@ -37,32 +38,11 @@ def test_a_square_is_seen_as_one() -> None:
     sizes = []
     for length in LENGTHS[:3]:
         q = torch.zeros(1, 1, length, 4)
-        with torch.inference_mode(), AttentionMemory() as memory:
+        with torch.inference_mode(), TensorMemory() as memory:
             scaled_dot_product_attention(q, q, q, attn_mask=torch.zeros(length, length))
         assert memory.peak_bytes >= 4 * length**2
         sizes.append(memory.peak_bytes)
     assert exponent(LENGTHS[:3], sizes) > 1.9
-
-
-def test_what_is_freed_counts_no_more_and_views_and_given_storage_count_nothing() -> None:
-    given = torch.zeros(100)
-    with AttentionMemory() as memory:
-        for _ in range(3):
-            part = torch.zeros(50)
-            del part
-        given.add_(1).view(10, 10)[2:4].mul_(2)
-        assert memory.peak_bytes == 200
-        kept = torch.zeros(25), torch.zeros(25)
-        torch.ones(50)
-    assert memory.peak_bytes == 400
-    assert len(kept) == 2
-
-
-def test_scores_of_an_attention_that_is_not_fused_are_seen() -> None:
-    q = torch.zeros(1, 2, 64, 4)
-    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH), AttentionMemory() as memory:
-        scaled_dot_product_attention(q, q, q)
-    assert memory.peak_bytes >= 2 * 64 * 64 * 4
 
 
 def test_the_exponent_is_that_of_a_power_law() -> None:

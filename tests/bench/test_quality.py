@@ -1,61 +1,241 @@
-"""Quality by the exact target, against a slow reference: one forward pass without a cache for every token."""
+"""Accuracy and speed from end to end, on tiny checkpoints whose answers are broken bytes; speeds are never judged."""
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
-import torch
-from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
+from rich.console import Console
+from talking import DRAFT, TARGET, talking
+from tiny import GOLDEN
+from tiny_tokenizers import byte_level, save
 
-from paceline.bench.quality import Quality, quality_figures, quality_of
-from paceline.decode.autoregressive import Autoregressive
-from paceline.decode.noise import NoiseCache
-from paceline.decode.target import Target
-from paceline.engine.loop import Job, run
-from paceline.request import Sampling
+import paceline.bench.exam as exam_module
+from paceline import LLM, Completion, Sampling
+from paceline.bench.accuracy import ACCURACY_DEFINITIONS
+from paceline.bench.fidelity import fidelity_of
+from paceline.bench.frontier import bench_frontier, frontier
+from paceline.bench.problems import held_out
+from paceline.bench.quality import bench_quality
+from paceline.bench.quality_options import REFERENCE, FrontierBench, QualityBench
+from paceline.bench.quality_report import show_quality
+from paceline.bench.report import save_plot
+from paceline.errors import ConfigError, ContextOverflow, PacelineError, UnsupportedModel, VocabularyMismatch
 
-PROMPT = (3, 14, 15, 9, 26)
-USABLE = 60
-
-
-def target() -> Target:
-    return Target(tiny_transformer(tiny_spec(num_layers=3), seed=4), USABLE)
-
-
-def plain(model: Target, sampling: Sampling, seed: int) -> list[int]:
-    *_, (answer, _) = run(Autoregressive(model), [Job(PROMPT, sampling, seed)], None, frozenset(), 1)
-    return answer.token_ids
-
-
-def slowly(model: Target, temperature: float, seed: int, tokens: list[int]) -> tuple[int, float]:
-    """How many tokens are the choice, and the sum of the log-probabilities."""
-    agreed, total = 0, 0.0
-    noise = NoiseCache(seed, 64, device=torch.device("cpu"))
-    for index, token in enumerate(tokens):
-        text = [*PROMPT, *tokens[:index]]
-        hidden = run_flat(model.model, [text], [tiny_cache(model.model)]).hidden[-1:]
-        logits = model.model.head(hidden)[0, :USABLE]
-        drawn = noise.at(range(len(text), len(text) + 1))[0, :USABLE]
-        agreed += int((logits + temperature * drawn).argmax()) == token
-        total += math.log(float(logits.softmax(-1)[token]))
-    return agreed, total
+DREAM, SMALL = GOLDEN / "apd-tiny" / "dream", GOLDEN / "apd-tiny" / "qwen2"
+SETTINGS = ("ar", "dflash,block_size=4", "verifier", "diffusion,threshold=0.9", "apd", "apd,schedule=fixed,window=8")
+LENGTH = 12
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("length", [1, 40, 150])  # 150 is more than are scored at a time
-def test_figures_are_those_of_a_slow_reference(temperature: float, length: int) -> None:
-    model, sampling = target(), Sampling(max_tokens=length, temperature=temperature)
-    own = plain(model, sampling, 7)
-    other = [(token + 1) % USABLE if index % 5 == 2 else token for index, token in enumerate(own)]
-    for tokens in (own, other):
-        found = quality_of(model, PROMPT, sampling, 7, own=own, other=tokens)
-        agreed, total = slowly(model, temperature, 7, tokens)
-        assert (found.tokens, found.agreed, found.same) == (length, agreed, tokens == own)
-        assert found.log_likelihood == pytest.approx(total, rel=1e-9)
-    assert quality_of(model, PROMPT, sampling, 7, own=own, other=own).agreed == length
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    place = tmp_path_factory.mktemp("quality")
+    folders = {"dllm": DREAM, "verifier": SMALL, "target": TARGET}
+    return {name: talking(folder, place / name) for name, folder in folders.items()} | {"drafter": DRAFT}
 
 
-def test_the_figures_of_many_answers_are_weighted_by_tokens() -> None:
-    figures = quality_figures([Quality(3, 3, -1.0, True), Quality(7, 2, -8.0, False)])
-    assert figures == {"same_answers": 0.5, "agreement": 0.5, "log_likelihood": -0.9}
+@pytest.fixture
+def options(models: dict[str, Path]) -> QualityBench:
+    return QualityBench(**models, problems=4, max_tokens=LENGTH, settings=SETTINGS)
+
+
+def llm_of(setting: str, models: dict[str, Path]) -> LLM:
+    """The same setting by the public API."""
+    target, apd = models["target"], {"verifier": models["verifier"]}
+    return {
+        "ar": lambda: LLM(target),
+        "dflash,block_size=4": lambda: LLM(target, drafter=DRAFT, block_size=4),
+        "verifier": lambda: LLM(models["verifier"]),
+        "diffusion,threshold=0.9": lambda: LLM(models["dllm"], threshold=0.9),
+        REFERENCE: lambda: LLM(models["dllm"]),
+        "apd": lambda: LLM(models["dllm"], **apd),
+        "apd,schedule=fixed,window=8": lambda: LLM(models["dllm"], **apd, schedule="fixed", window=8),
+    }[setting]()
+
+
+def answers_of(setting: str, models: dict[str, Path]) -> list[Completion]:
+    prompts = [problem.messages for problem in held_out(4)]
+    return llm_of(setting, models).generate(prompts, Sampling(max_tokens=LENGTH, seed=0))
+
+
+def test_every_point_is_that_of_the_public_api(options: QualityBench, models: dict[str, Path]) -> None:
+    result = bench_quality(options)
+    points = {point["setting"]: point for point in result["points"]}
+    assert list(points) == [*SETTINGS, REFERENCE]
+    target = LLM(models["target"]).target
+    for setting, point in points.items():
+        answers = answers_of(setting, models)
+        stats = [answer.stats for answer in answers]
+        tokens = sum(len(answer.token_ids) for answer in answers)
+        assert point["problems"] == 4
+        assert (point["tokens"], point["method"]) == (tokens, stats[0].method)
+        assert point["forwards"] == sum(each.forward_passes for each in stats)
+        assert point["tokens_per_forward"] == tokens / point["forwards"]
+        assert point["tokens_per_second"] == tokens / point["seconds"]
+        assert point["first_token_ms"] < 1000.0 * point["seconds"]
+        prefix = sum(each.prefix_tokens for each in stats)
+        assert point["prefix_hit_rate"] == (sum(each.reused_tokens for each in stats) / prefix if prefix else None)
+        judged = [
+            fidelity_of(target, prompt_ids(models, index), Sampling(), 0, own=(), other=answer.token_ids)
+            for index, answer in enumerate(answers)
+        ]
+        mean = sum(each.log_likelihood for each in judged) / tokens
+        assert point["perplexity"] == pytest.approx(math.exp(-mean), rel=1e-6)
+        assert point["working_bytes"] > 0
+        assert point.keys() - {"setting", "method", "problems", "right"} <= ACCURACY_DEFINITIONS.keys()
+    assert points["apd"]["weight_bytes"] == points[REFERENCE]["weight_bytes"] + points["verifier"]["weight_bytes"]
+    assert points["dflash,block_size=4"]["weight_bytes"] > points["ar"]["weight_bytes"]
+    assert points["apd"]["prefix_hit_rate"] > 0.0
+
+
+def prompt_ids(models: dict[str, Path], index: int) -> list[int]:
+    return LLM(models["target"]).encode(held_out(4)[index].messages)
+
+
+def test_a_batch_and_repeats_change_no_answer(options: QualityBench) -> None:
+    alone, together = bench_quality(options), bench_quality(replace(options, batch=3, repeats=2))
+    for one, other in zip(alone["points"], together["points"], strict=True):
+        for name in ("right", "tokens", "forwards", "levels", "kinds", "pairs"):
+            assert one[name] == other[name], (one["setting"], name)
+        assert other["working_bytes"] > one["working_bytes"], "three answers at a time"
+
+
+def test_right_answers_are_counted_and_compared(options: QualityBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reference is made to know all answers, and APD all but that of the first problem."""
+    problems, honest = held_out(4), exam_module._decode
+
+    def knowing(contender: Any, jobs: Sequence[Any]) -> Any:
+        batch = honest(contender, jobs)
+        known = {REFERENCE: 0, "apd": 1}.get(contender.name, 4)
+        texts = [problems[job.prompt_index].task.answer if job.prompt_index >= known else "" for job in jobs]
+        answers = [replace(answer, text=text) for answer, text in zip(batch.answers, texts, strict=True)]
+        return replace(batch, answers=answers)
+
+    monkeypatch.setattr(exam_module, "_decode", knowing)
+    points = {point["setting"]: point for point in bench_quality(options)["points"]}
+    assert points[REFERENCE]["accuracy"] == points[REFERENCE]["kept_share"] == 1.0
+    assert points["apd"]["accuracy"] == points["apd"]["kept_share"] == 0.75
+    assert points["apd"]["pairs"] == {"both": 3, "only_setting": 0, "only_reference": 1, "neither": 0}
+    assert 0.0 < points["apd"]["kept_share_low"] < 0.75
+    assert points["ar"]["kept_share"] == 0.0
+    first = problems[0].task.kind
+    assert [kind for kind, found in points["apd"]["kinds"].items() if found["accuracy"] < 1.0] == [first]
+
+
+def test_the_result_is_plain_data_and_says_what_was_in_effect(options: QualityBench, models: dict[str, Path]) -> None:
+    result = bench_quality(replace(options, max_tokens=None, settings=("apd",), problems=2, kinds=("sums", "records")))
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    settings = result["settings"]
+    assert {name: settings[name] for name in ("dllm", "verifier", "target")} == {
+        name: str(models[name]) for name in ("dllm", "verifier", "target")
+    }
+    longest = max(len(problem.task.answer.encode()) for problem in held_out(2, ("sums", "records")))
+    assert longest < settings["max_tokens"] <= longest + 8, "a token of these models is a byte"
+    assert settings["settings"] == ["apd", REFERENCE]
+    assert list(result["points"][0]["kinds"]) == ["sums", "records"] or list(result["points"][0]["kinds"]) == [
+        "records",
+        "sums",
+    ]
+
+
+def test_tables_and_picture(options: QualityBench, models: dict[str, Path], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    asked = FrontierBench(**models, problems=3, max_tokens=8, settings=SETTINGS)
+    result = bench_frontier(asked)
+    assert result["bench"] == "frontier"
+    assert result["frontier"] == frontier(result["points"])
+    console = Console(width=80)
+    with console.capture() as capture:
+        show_quality(result, console)
+    told = " ".join(capture.get().split())
+    for words in ("apd", "AR ", "[42.3]", "[68.1]", "[178.5]", "[22.7 GB]", "[45 ms]", "3 held-out problems",
+                  "no right answer", "Nothing is both as right and as fast as: ", "problems tell little"):  # fmt: skip
+        assert words in told, words
+    save_plot(result, tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text()
+    for words in ("DFlash", "masked diffusion", "APD", "APD, adaptive", "schedule=fixed,window=8", "threshold=0.9"):
+        assert f"<!-- {words} -->" in drawn, words
+    save_plot(bench_quality(replace(options, problems=2, settings=("ar",), reference="ar")), tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"dllm": "target"}, ConfigError, "the model is autoregressive: it has no mask token"),
+        ({"verifier": "dllm"}, ConfigError, "a diffusion language model: it has no next token"),
+        ({"target": "dllm", "drafter": None, "settings": ("ar",)}, UnsupportedModel, "a diffusion language model"),
+        ({"drafter": None}, ConfigError, "setting 'dflash,block_size=4': the target has no drafter. Name one"),
+        ({"verifier": None}, ConfigError, "has no verifier. Name the small autoregressive model"),
+        ({"target": "nowhere"}, PacelineError, "There is no model 'nowhere'"),
+        ({"kinds": ("poems",)}, ConfigError, "kind is 'poems'"),
+    ],
+)
+def test_models_that_do_not_fit_are_refused(
+    options: QualityBench, models: dict[str, Path], change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    named = {name: models.get(str(value), value) for name, value in change.items()}
+    with pytest.raises(error) as told:
+        bench_quality(replace(options, **named))
+    assert message in str(told.value)
+
+
+def test_other_tokens_and_prompts_that_do_not_fit_are_refused(options: QualityBench, tmp_path: Path) -> None:
+    other = talking(TARGET, tmp_path / "other")
+    save(other, byte_level(), {"eos_token": "<|im_end|>"})
+    with pytest.raises(VocabularyMismatch):
+        bench_quality(replace(options, target=other, drafter=None, settings=("ar",)))
+    short = talking(SMALL, tmp_path / "short", max_position_embeddings=20)
+    with pytest.raises(ContextOverflow, match="the model's context is 20 tokens"):
+        bench_quality(replace(options, verifier=short, settings=("apd",)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"settings": ()}, "settings is empty"),
+        ({"settings": ("apd,alpah=1",)}, "Did you mean alpha"),
+        ({"reference": "best"}, "There is no method 'best'"),
+        ({"problems": 0}, "problems is 0"),
+        ({"batch": 0}, "batch is 0"),
+        ({"max_tokens": 0}, "max_tokens is 0"),
+    ],
+)
+def test_settings_that_cannot_be_used(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        QualityBench(**settings)
+
+
+def test_the_lists_of_settings_hold_what_they_should() -> None:
+    quality, swept = QualityBench(), FrontierBench()
+    assert (
+        {"ar", "dflash", "verifier", "apd", REFERENCE} <= set(quality.settings) <= {*swept.settings, *quality.settings}
+    )
+    assert set(quality.settings) - set(swept.settings) == {"diffusion,strategy=left_to_right"}
+    assert len(swept.entries) == len(set(swept.settings))
+    assert QualityBench(kinds=("sums,records", "functions")).kinds == ("sums", "records", "functions")
+
+
+def points_of(*places: tuple[float, float]) -> list[dict[str, Any]]:
+    return [
+        {"setting": str(index), "tokens_per_second": speed, "accuracy": accuracy}
+        for index, (speed, accuracy) in enumerate(places)
+    ]
+
+
+def test_the_frontier_is_what_a_slow_definition_says() -> None:
+    places = [(speed, (7 * speed + 3 * speed * speed) % 11 / 11) for speed in range(1, 30)]
+    places += [(29, places[-1][1] - 0.01), (5, 1.0), (5, 0.9)]
+    points = points_of(*places)
+
+    def beaten(place: tuple[float, float]) -> bool:
+        return any(other[0] >= place[0] and other[1] >= place[1] and other != place for other in places)
+
+    assert frontier(points) == [
+        points[places.index(place)]["setting"] for place in sorted(set(places)) if not beaten(place)
+    ]

@@ -66,6 +66,13 @@ def test_functions_are_read_and_not_run(seed: int) -> None:
     assert not found.check(found.answer + "\x00")
 
 
+def test_no_text_is_more_than_wrong() -> None:
+    """Neither a warning of the parser nor its giving up leaves a check."""
+    assert not task("functions", 3).check("def f(x):\n    return '\\d'")
+    for text in ("[" * 5000, "(" * 5000, '{"a": ' * 5000 + "}"):
+        assert not any(task(kind, 3).check(text) for kind in TASK_KINDS)
+
+
 def test_records_may_stand_in_a_sentence_but_must_be_equal() -> None:
     found = task("records", 3)
     assert found.check(f"Here it is: {found.answer}")

@@ -1,7 +1,7 @@
 """`paceline bench curve`: what speed costs in quality, and where pushing further stops paying.
 
 Every block size in every precision is a point, measured in turns on the same prompts (`race`); speed is told against
-plain decoding in exact, quality by the exact target (`quality`). Each precision has its own copy of the weights.
+plain decoding in exact, quality by the exact target (`fidelity`). Each precision has its own copy of the weights.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from itertools import takewhile
 from typing import Any, NamedTuple
 
 from paceline import __version__
+from paceline.bench.fidelity import FIDELITY_DEFINITIONS, Fidelity, fidelity_figures, fidelity_of
 from paceline.bench.figures import DEFINITIONS, figures
 from paceline.bench.machine import machine_facts, watch_machine
 from paceline.bench.method import Method, Task, pass_bytes
 from paceline.bench.model_clock import ModelClock, timed
 from paceline.bench.options import CurveBench, as_plain_data
 from paceline.bench.pair import measured_pair
-from paceline.bench.quality import QUALITY_DEFINITIONS, Quality, quality_figures, quality_of
 from paceline.bench.race import Judge, Outcome, Race, decode_with, dtypes_in_effect, sampling_of, tasks_of, threads
 from paceline.bench.scenarios import read_scenarios
 from paceline.decode.autoregressive import Autoregressive
@@ -102,7 +102,7 @@ def bench_curve(options: CurveBench) -> dict[str, Any]:
             | {"dtypes": {precision: dtypes_in_effect(llm) for precision, llm in llms.items()}},
             "machine": machine_facts(exact.target.device),
             "what_else_ran": others,
-            "definitions": DEFINITIONS | QUALITY_DEFINITIONS | _CURVE_DEFINITIONS,
+            "definitions": DEFINITIONS | FIDELITY_DEFINITIONS | _CURVE_DEFINITIONS,
             "points": points,
             "best": best_blocks(points),
             "sweet_spot": sweet_spot(points),
@@ -183,20 +183,20 @@ def _judges(setups: Sequence[Setup], llms: Mapping[Precision, LLM]) -> dict[str,
 
 def _judged(
     target: Target, options: CurveBench, tasks: Sequence[Task], outcomes: Mapping[str, Outcome]
-) -> dict[str, list[Quality]]:
+) -> dict[str, list[Fidelity]]:
     """The quality of every answer of every method; equal answers are judged once."""
-    found: dict[str, list[Quality]] = {name: [] for name in outcomes}
+    found: dict[str, list[Fidelity]] = {name: [] for name in outcomes}
     for index, task in enumerate(tasks):
         answers = {name: outcome.runs[index][0].tokens for name, outcome in outcomes.items()}
         own, request = answers[_BASELINE.name], (target, task.prompt, sampling_of(options), task.seed)
-        known = {other: quality_of(*request, own=own, other=other) for other in dict.fromkeys(answers.values())}
+        known = {other: fidelity_of(*request, own=own, other=other) for other in dict.fromkeys(answers.values())}
         for name, answer in answers.items():
             found[name].append(known[answer])
     return found
 
 
 def _points(
-    setups: Sequence[Setup], outcomes: Sequence[Mapping[str, Outcome]], judged: Sequence[Mapping[str, list[Quality]]]
+    setups: Sequence[Setup], outcomes: Sequence[Mapping[str, Outcome]], judged: Sequence[Mapping[str, list[Fidelity]]]
 ) -> list[dict[str, Any]]:
     """A point for each setup, over the prompts of these scenarios together."""
     baseline = _joined(_BASELINE.name, outcomes).runs
@@ -208,7 +208,7 @@ def _points(
         speedup = plain_ms / found["ms_per_token"]
         yield {"precision": setup.precision, "block_size": setup.block_size, "speedup": speedup} | found
         yield outcome.verdict()
-        yield quality_figures([each for found in judged for each in found[setup.name]])
+        yield fidelity_figures([each for found in judged for each in found[setup.name]])
 
     return [{name: figure for part in figures_of(setup) for name, figure in part.items()} for setup in setups]
 

@@ -18,11 +18,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from paceline import __version__
+from paceline.bench.footprint import TensorMemory
 from paceline.bench.machine import machine_facts
 from paceline.bench.options import MemoryBench, as_plain_data
 from paceline.decode.adaptive import Adaptive
@@ -39,7 +37,7 @@ from paceline.progress import progress
 from paceline.request import Sampling
 from paceline.zoo.catalog import BUNDLED_TARGET
 
-__all__ = ["AttentionMemory", "bench_memory", "exponent", "watched"]
+__all__ = ["bench_memory", "exponent", "watched"]
 
 _WINDOW, _KV_WINDOW = 32, 16
 
@@ -51,41 +49,6 @@ PASSES = {
     f"dllm, kv_window {_KV_WINDOW}": "its second step, with what is before its kv_window from the cache",
     "dllm, kv_window all": "its second step, with nothing from the cache",
 }
-
-
-class AttentionMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the storage that operations allocate while it is entered, for as long as it is alive.
-
-    Attributes:
-        peak_bytes: the most that was alive at once since the last `restart`.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.peak_bytes = 0
-        self._alive: dict[int, tuple[Any, int]] = {}
-
-    def restart(self) -> None:
-        """Forget what was seen."""
-        self.peak_bytes, self._alive = 0, {}
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        """Run `func` by its parts where it has any, so that the scores of an unfused attention are seen, too."""
-        with self:
-            result = func.decompose(*args, **(kwargs or {}))
-        if result is NotImplemented:
-            result = func(*args, **(kwargs or {}))
-            given = {tensor.untyped_storage()._cdata for tensor in _tensors((args, kwargs))}
-            self._count([tensor for tensor in _tensors(result) if tensor.untyped_storage()._cdata not in given])
-        return result
-
-    def _count(self, fresh: Sequence[Tensor]) -> None:
-        self._alive = {key: alive for key, alive in self._alive.items() if not alive[0].expired()}
-        for storage in (tensor.untyped_storage() for tensor in fresh):
-            self._alive[storage._cdata] = _weakly(storage), storage.nbytes()
-        self.peak_bytes = max(self.peak_bytes, sum(size for _, size in self._alive.values()))
 
 
 def bench_memory(options: MemoryBench) -> dict[str, Any]:
@@ -149,9 +112,9 @@ def passes(target: Spec, dllm: Spec, length: int) -> dict[str, int]:
 
 
 @contextmanager
-def watched(model: Transformer) -> Iterator[AttentionMemory]:
+def watched(model: Transformer) -> Iterator[TensorMemory]:
     """Inside the block the attention of every pass of `model` is counted."""
-    memory, honest = AttentionMemory(), model.forward
+    memory, honest = TensorMemory(), model.forward
 
     def around(attend: Attend) -> Attend:
         def counted(*given: Any) -> Tensor:
@@ -189,12 +152,3 @@ def _small(spec: Spec, context_tokens: int) -> Spec:
 def _cache_bytes(spec: Spec, length: int) -> int:
     """Keys and values of so many tokens in all layers, in float32."""
     return 2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * length * torch.float32.itemsize
-
-
-def _weakly(storage: torch.UntypedStorage) -> Any:
-    """What knows whether the storage is still alive, and does not keep it so."""
-    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-
-
-def _tensors(tree: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, Tensor)]

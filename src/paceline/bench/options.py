@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from paceline.errors import ConfigError
 from paceline.models.options import (
@@ -23,6 +23,9 @@ from paceline.models.options import (
     check_precision,
 )
 from paceline.settings import Setting, check_ranges
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = [
     "PEERS",
@@ -179,8 +182,8 @@ class MemoryBench:
             raise ConfigError(f"lengths is {list(self.lengths)}.", remedy=remedy, param="lengths")
 
 
-def as_plain_data(options: Workload | MemoryBench) -> dict[str, Any]:
-    """The settings, ready for JSON."""
+def as_plain_data(options: DataclassInstance) -> dict[str, Any]:
+    """The settings of a benchmark, ready for JSON."""
 
     def plain(value: Any) -> Any:
         return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value

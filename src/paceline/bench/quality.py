@@ -1,74 +1,127 @@
-"""How good an answer is in the eyes of the exact target, whoever gave it, in whatever precision.
+"""`paceline bench quality`: how many answers a diffusion model gets right at which speed, beside a target of its size.
 
-The answer is fed through the target in one pass (teacher forcing), and each of its tokens is compared with what the
-target itself chooses there, and has a probability. Knows nothing of speed.
+Every setting answers the same held-out problems in turns, some problems at a time; each answer is checked, and read by
+the exact target. Puts together problems, models and figures, which other files know.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-import torch
-
-from paceline.bench.forced import ROWS, read_forced
-from paceline.decode.processors import process, widen
-from paceline.decode.sampling import choose
+from paceline import __version__
+from paceline.bench.accuracy import ACCURACY_DEFINITIONS, Attempt, accuracy_figures, kept_figures, speed_figures
+from paceline.bench.contenders import Contender, Models, named_models, open_models
+from paceline.bench.exam import Batch, Exam, answers_of, exam_of, race, seconds_of, working_bytes
+from paceline.bench.fidelity import Fidelity, fidelity_figures, fidelity_of
+from paceline.bench.machine import machine_facts, watch_machine
+from paceline.bench.options import as_plain_data
+from paceline.bench.problems import Problem, held_out
+from paceline.bench.quality_options import QualityBench
+from paceline.bench.race import threads
+from paceline.completion import Completion
 from paceline.decode.target import Target
-from paceline.request import Sampling
+from paceline.zoo.catalog import BUNDLED_DRAFTER
 
-__all__ = ["QUALITY_DEFINITIONS", "Quality", "quality_figures", "quality_of"]
-
-QUALITY_DEFINITIONS = {
-    "same_answers": "share of answers with the very token ids of plain decoding in exact",
-    "agreement": "share of tokens that the exact target itself chooses after the tokens before them, with the same "
-    "settings and seed: its greedy choice at temperature 0",
-    "log_likelihood": "mean over tokens of the natural logarithm of the exact target's probability, at temperature 1",
-}
-"""What each figure means; part of every curve."""
+__all__ = ["bench_quality"]
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
-    """One answer: its tokens, how many of them the target would choose, and the sum of their log-probabilities."""
+def bench_quality(options: QualityBench) -> dict[str, Any]:
+    """Run the benchmark; the result is plain data, ready for JSON (docs/benchmarks.md says what is in it).
 
-    tokens: int
-    agreed: int
-    log_likelihood: float
-    same: bool
+    `points` holds the figures of each setting, in the order in which they were named, the reference among them. Shows a
+    progress bar on a terminal.
 
-
-@torch.inference_mode()
-def quality_of(
-    target: Target, prompt: Sequence[int], sampling: Sampling, seed: int, *, own: Sequence[int], other: Sequence[int]
-) -> Quality:
-    """Judge the answer `other`.
-
-    Args:
-        target: plain, in exact precision.
-        prompt, sampling, seed: of the request; no penalties and biases.
-        own: the target's answer to it.
+    Raises:
+        PacelineError: settings or models that cannot be used; nothing has been measured then.
     """
-    sequence = target.open(prompt, sampling, seed, None)
-    agreed, total = 0, 0.0
-    for hidden in torch.split(read_forced(target, sequence, other).hidden, ROWS):
-        first = len(sequence.tokens)
-        part = other[first - len(prompt) :][: len(hidden)]
-        scores = widen(process(target.model.head(hidden), sampling, banned=target.banned()))
-        chosen = choose(scores, sampling, sequence.noise, range(first, first + len(part))).tolist()
-        agreed += sum(token == ours for token, ours in zip(part, chosen, strict=True))
-        logs = scores.double().log_softmax(-1)
-        total += float(logs.gather(-1, torch.tensor(part, device=logs.device).unsqueeze(-1)).sum())
-        sequence.commit(part)
-    return Quality(len(other), agreed, total, list(own) == list(other))
+    problems, entries = held_out(options.problems, options.kinds), options.entries
+    with threads(options.threads):
+        models = open_models(options)
+        contenders = models.contenders(entries)
+        exam = exam_of(models, problems, options.max_tokens)
+        for contender in contenders:
+            for job in exam.jobs:
+                contender.decoder.check(job.prompt, job.sampling)
+        with watch_machine() as others:
+            peaks = [working_bytes(contender, exam.jobs[: options.batch]) for contender in contenders]
+            batches = race(contenders, exam, options)
+        points = _points(contenders, peaks, batches, models.judge(), exam, options.reference)
+        return {
+            "bench": "quality",
+            "paceline": __version__,
+            "settings": _settings(options, models, exam),
+            "machine": machine_facts(models.judge().device),
+            "what_else_ran": others,
+            "definitions": ACCURACY_DEFINITIONS,
+            "points": points,
+        }
 
 
-def quality_figures(found: Sequence[Quality]) -> dict[str, Any]:
-    """The figures of many answers (`QUALITY_DEFINITIONS`)."""
-    tokens = sum(each.tokens for each in found)
-    return {
-        "same_answers": sum(each.same for each in found) / len(found),
-        "agreement": sum(each.agreed for each in found) / tokens,
-        "log_likelihood": sum(each.log_likelihood for each in found) / tokens,
-    }
+def _points(
+    contenders: Sequence[Contender],
+    peaks: Sequence[int],
+    batches: Mapping[str, list[list[Batch]]],
+    judge: Target,
+    exam: Exam,
+    reference: str,
+) -> list[dict[str, Any]]:
+    attempts = {name: _attempts(exam.problems, found) for name, found in batches.items()}
+    perplexity = _perplexity(judge, exam)
+    return [
+        {
+            "setting": each.name,
+            "method": each.decoder.name,
+            **accuracy_figures(attempts[each.name]),
+            **kept_figures(attempts[each.name], attempts[reference]),
+            **speed_figures(attempts[each.name], seconds_of(batches[each.name])),
+            "perplexity": perplexity(answers_of(batches[each.name])),
+            "weight_bytes": each.weight_bytes,
+            "working_bytes": peak,
+        }
+        for each, peak in zip(contenders, peaks, strict=True)
+    ]
+
+
+def _attempts(problems: Sequence[Problem], batches: Sequence[Sequence[Batch]]) -> list[Attempt]:
+    answers = answers_of(batches)
+    first_seconds = [seconds for repeats in batches for seconds in repeats[0].first_seconds]
+    return [
+        Attempt(
+            problem.task.kind,
+            problem.task.level,
+            problem.task.check(answer.text),
+            len(answer.token_ids),
+            answer.stats.forward_passes,
+            seconds,
+            answer.stats.prefix_tokens,
+            answer.stats.reused_tokens,
+        )
+        for problem, answer, seconds in zip(problems, answers, first_seconds, strict=True)
+    ]
+
+
+def _perplexity(judge: Target, exam: Exam) -> Callable[[Sequence[Completion]], float]:
+    """Of all answers of a setting; an answer that several settings gave is read once."""
+
+    @cache
+    def judged(index: int, tokens: tuple[int, ...]) -> Fidelity:
+        job = exam.jobs[index]
+        return fidelity_of(judge, job.prompt, job.sampling, job.seed, own=(), other=tokens)
+
+    def perplexity(answers: Sequence[Completion]) -> float:
+        found = [judged(answer.prompt_index, tuple(answer.token_ids)) for answer in answers]
+        return math.exp(-fidelity_figures(found)["log_likelihood"])
+
+    return perplexity
+
+
+def _settings(options: QualityBench, models: Models, exam: Exam) -> dict[str, Any]:
+    """The settings in effect, as plain data."""
+    names = dict(zip(("dllm", "verifier", "target"), map(str, named_models(options)), strict=True))
+    if options.drafter is None and models.target.drafter is not None:
+        names["drafter"] = BUNDLED_DRAFTER
+    entries = [entry.name for entry in options.entries]
+    return as_plain_data(options) | names | {"settings": entries, "max_tokens": exam.sampling.max_tokens}

@@ -1,7 +1,7 @@
 """Shows and keeps the result of a benchmark: a table on the terminal, a JSON file, a picture.
 
-Reads only the plain data that `bench_decode` returns, so older files can be shown again; the table of a curve is made
-in `curve_report`. Measures nothing.
+Reads only the plain data that `bench_decode` returns, so older files can be shown again; the tables of other benchmarks
+are made in `curve_report` and `quality_report`. Measures nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from paceline.bench.options import measured_models, told_dtypes
 from paceline.errors import ConfigError
 from paceline.files import write_atomically
 
-__all__ = ["caption", "check_plot", "company_notes", "save_json", "save_plot", "show"]
+__all__ = ["caption", "check_plot", "company_notes", "machine_told", "save_json", "save_plot", "show"]
 
 Result = Mapping[str, Any]
 
@@ -69,6 +69,8 @@ def save_plot(result: Result, path: Path) -> None:
         from paceline.bench.curve_plot import draw
     elif result["bench"] == "memory":
         from paceline.bench.memory_plot import draw
+    elif result["bench"] in ("quality", "frontier"):
+        from paceline.bench.frontier_plot import draw
     else:
         from paceline.bench.plot import draw
     figure = draw(result)
@@ -99,13 +101,23 @@ def _title(result: Result) -> str:
 
 def caption(result: Result) -> str:
     """On what was measured, and what else ran."""
-    machine, others, settings = result["machine"], result["what_else_ran"], result["settings"]
-    busy = others["busy_cores_elsewhere"]
-    return (
-        f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}; "
-        f"one prompt at a time, {settings['repeats']} paired repeats; {_ceilings(machine)}"
-        f"other programs kept {'an unknown number of' if busy is None else f'{busy:.1f}'} cores busy"
-    )
+    paired = f"one prompt at a time, {result['settings']['repeats']} paired repeats; {_ceilings(result['machine'])}"
+    return f"{_processor(result)}; {paired}{_company(result)}"
+
+
+def machine_told(result: Result) -> str:
+    """On what was measured, and what else ran, without how."""
+    return f"{_processor(result)}; {_company(result)}"
+
+
+def _processor(result: Result) -> str:
+    machine = result["machine"]
+    return f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}"
+
+
+def _company(result: Result) -> str:
+    busy = result["what_else_ran"]["busy_cores_elsewhere"]
+    return f"other programs kept {'an unknown number of' if busy is None else f'{busy:.1f}'} cores busy"
 
 
 def _ceilings(machine: Result) -> str:

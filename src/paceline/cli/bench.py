@@ -9,14 +9,15 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from paceline.bench.options import CurveBench, DecodeBench, MemoryBench, Workload
+from paceline.bench.quality_options import FrontierBench, QualityBench
 from paceline.cli.flags import configured
 from paceline.cli.options import check_threads
 
-__all__ = ["app", "curve", "decode", "memory"]
+__all__ = ["app", "curve", "decode", "frontier", "memory", "quality"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure speed and memory, and check the output.")
 
-Asked = TypeVar("Asked", bound=Workload)
+Asked = TypeVar("Asked", bound=Workload | QualityBench)
 Json = Annotated[Path | None, typer.Option(dir_okay=False, help="Write all figures to a JSON file.")]
 Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Draw them (needs paceline[bench]).")]
 
@@ -71,6 +72,30 @@ def memory(*, json: Json = None, plot: Plot = None, options: MemoryBench) -> Non
         check_plot(plot)
     result = bench_memory(options)
     show_memory(result)
+    _save(result, json, plot)
+
+
+@app.command("quality")
+@configured()
+def quality(*, json: Json = None, plot: Plot = None, options: QualityBench) -> None:
+    """Right answers and speed of a diffusion model, with and without its verifier, beside a target of its size."""
+    from paceline.bench.quality import bench_quality
+    from paceline.bench.quality_report import show_quality
+
+    result = _measured(bench_quality, options, plot)
+    show_quality(result)
+    _save(result, json, plot)
+
+
+@app.command("frontier")
+@configured()
+def frontier(*, json: Json = None, plot: Plot = None, options: FrontierBench) -> None:
+    """Accuracy against speed over the settings of APD and of the methods beside it: which of them nothing beats."""
+    from paceline.bench.frontier import bench_frontier
+    from paceline.bench.quality_report import show_quality
+
+    result = _measured(bench_frontier, options, plot)
+    show_quality(result)
     _save(result, json, plot)
 
 

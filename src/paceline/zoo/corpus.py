@@ -18,7 +18,7 @@ from paceline.zoo.modules import module
 from paceline.zoo.reports import report
 from paceline.zoo.sources import library_documents
 from paceline.zoo.stories import story
-from paceline.zoo.tasks import TASK_KINDS, task
+from paceline.zoo.tasks import task_of
 from paceline.zoo.tokenizer import encode_document, load, save, train_tokenizer
 
 STORIES, DIALOGUES, MODULES = 14_000, 22_000, 1_500
@@ -98,7 +98,7 @@ def dialogue_document(seed: int, split: Split) -> Document:
 
 def task_document(seed: int, split: Split) -> Document:
     """The task of a seed, the kinds in turn, with its answer."""
-    found = task(TASK_KINDS[seed % len(TASK_KINDS)], seed)
+    found = task_of(seed)
     turns: tuple[Message, ...] = (
         {"role": "user", "content": found.question},
         {"role": "assistant", "content": found.answer},

@@ -13,13 +13,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, get_args
+from warnings import catch_warnings
 
 from paceline.zoo import words
 from paceline.zoo.arithmetic import final_answer
 from paceline.zoo.documents import HELDOUT_FIRST_SEED, split_of
 from paceline.zoo.tables import say
 
-__all__ = ["LEVELS", "TASK_KINDS", "Task", "TaskKind", "task"]
+__all__ = ["LEVELS", "TASK_KINDS", "Task", "TaskKind", "task", "task_of"]
 
 TaskKind = Literal["sums", "records", "functions"]
 TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
@@ -59,6 +60,11 @@ def task(kind: TaskKind, seed: int) -> Task:
         question, answer, check = _MAKERS[kind](rng, level)
         if split_of(question) == split:
             return Task(kind, level, question, answer, check)
+
+
+def task_of(seed: int) -> Task:
+    """The task of a seed, the kinds in turn."""
+    return task(TASK_KINDS[seed % len(TASK_KINDS)], seed)
 
 
 Made = tuple[str, str, Callable[[str], bool]]
@@ -124,7 +130,7 @@ def _parsed(text: str) -> object:
     start, end = text.find("{"), text.rfind("}")
     try:
         return json.loads(text[start : end + 1])
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
@@ -143,8 +149,9 @@ def _functions(rng: Random, level: int) -> Made:
 def _defines(name: str, given: str) -> Callable[[str], bool]:
     def check(text: str) -> bool:
         try:
-            body = ast.parse(text.replace("```python", "").replace("```", "")).body
-        except (SyntaxError, ValueError):
+            with catch_warnings(action="ignore"):  # of the text's own escapes and the like
+                body = ast.parse(text.replace("```python", "").replace("```", "")).body
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             return False
         found = [each for each in body if isinstance(each, ast.FunctionDef) and each.name == name]
         return len(found) == 1 and [argument.arg for argument in found[0].args.args] == [given]

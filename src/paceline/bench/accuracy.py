@@ -1,0 +1,112 @@
+"""From answers to the figures of one setting: how many are right, how fast they came, and in how many passes.
+
+Pure arithmetic: knows nothing of models, clocks or texts. Tells the accuracy that a setting keeps of a reference on
+the same problems (`intervals`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from paceline.bench.intervals import Pairs, kept_share_low, wilson
+
+__all__ = ["ACCURACY_DEFINITIONS", "Attempt", "accuracy_figures", "kept_figures", "speed_figures"]
+
+ACCURACY_DEFINITIONS = {
+    "accuracy": "share of right answers, by the check of each problem",
+    "accuracy_interval": "its 95 % interval (Wilson's score test)",
+    "kinds": "accuracy and its interval by kind of problem",
+    "levels": "the same by steps of thought, with the passes that an answer and a token of it took",
+    "kept_share": "accuracy / accuracy of the reference on the same problems; null where that is 0",
+    "kept_share_low": "what kept_share is at least, with 95 % confidence on one side: score test of the ratio of "
+    "paired proportions (Nam and Blackwelder 2002; Tang, Tang and Chan 2003)",
+    "pairs": "on how many problems both were right, only one of them, neither",
+    "tokens": "of all answers together, end tokens included; what stands behind an end token is not counted",
+    "seconds": "sum over batches of the median over repeats, wall clock from the token ids of the prompts to the last "
+    "token of the last answer, prompt passes included",
+    "tokens_per_second": "tokens / seconds",
+    "tokens_per_forward": "tokens / forwards",
+    "forwards": "passes of the model whose tokens these are, the prompt pass included where it gives a token; the "
+    "drafter or verifier, which works beside it, not counted",
+    "forwards_per_answer": "forwards / answers: the steps of an answer",
+    "first_token_ms": "median over problems: milliseconds from the token ids of the prompt to the first token that "
+    "stays where it is, of one repeat",
+    "prefix_hit_rate": "of the tokens before the first mask, over all passes of a diffusion model: the share whose "
+    "keys and values were there from earlier passes; null for other models",
+    "perplexity": "exp of minus the mean over tokens of the logarithm of the exact target's probability at temperature "
+    "1, after the tokens before it; low for likely text, right or wrong",
+    "weight_bytes": "parameters of all models that work in it, in float32; copies that a CPU makes of them not counted",
+    "working_bytes": "the most that tensors held at once beside the weights while the first batch was decoded: caches, "
+    "activations, logits. What one operation of torch needs for itself is not seen",
+}
+"""What each figure means; part of every result."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One answer to one problem.
+
+    Attributes:
+        tokens, forwards: of the answer, as in `Stats`.
+        first_seconds: up to the first token that stays.
+        prefix_tokens, reused_tokens: as in `Stats`.
+    """
+
+    kind: str
+    level: int
+    right: bool
+    tokens: int
+    forwards: int
+    first_seconds: float
+    prefix_tokens: int
+    reused_tokens: int
+
+
+def accuracy_figures(attempts: Sequence[Attempt]) -> dict[str, Any]:
+    """How many are right, in all, by kind and by level."""
+    kinds = dict.fromkeys(attempt.kind for attempt in attempts)
+    levels = sorted({attempt.level for attempt in attempts})
+    by_level = {level: [attempt for attempt in attempts if attempt.level == level] for level in levels}
+    return {
+        **_right(attempts),
+        "kinds": {kind: _right([attempt for attempt in attempts if attempt.kind == kind]) for kind in kinds},
+        "levels": {str(level): _right(found) | _steps(found) for level, found in by_level.items()},
+    }
+
+
+def _right(attempts: Sequence[Attempt]) -> dict[str, Any]:
+    right, total = sum(attempt.right for attempt in attempts), len(attempts)
+    interval = list(wilson(right, total))
+    return {"problems": total, "right": right, "accuracy": right / total, "accuracy_interval": interval}
+
+
+def _steps(attempts: Sequence[Attempt]) -> dict[str, Any]:
+    tokens, forwards = (sum(getattr(each, name) for each in attempts) for name in ("tokens", "forwards"))
+    return {"forwards_per_answer": forwards / len(attempts), "tokens_per_forward": tokens / forwards}
+
+
+def speed_figures(attempts: Sequence[Attempt], seconds: float) -> dict[str, Any]:
+    """How fast they came, all of them in so many seconds."""
+    tokens, forwards, prefix, reused = (
+        sum(getattr(each, name) for each in attempts)
+        for name in ("tokens", "forwards", "prefix_tokens", "reused_tokens")
+    )
+    return {
+        "tokens": tokens,
+        "seconds": seconds,
+        "tokens_per_second": tokens / seconds,
+        "forwards": forwards,
+        **_steps(attempts),
+        "first_token_ms": 1000.0 * median(each.first_seconds for each in attempts),
+        "prefix_hit_rate": reused / prefix if prefix else None,
+    }
+
+
+def kept_figures(attempts: Sequence[Attempt], reference: Sequence[Attempt]) -> dict[str, Any]:
+    """How much of the accuracy of a reference is left; both answered the same problems in the same order."""
+    outcomes = [(mine.right, theirs.right) for mine, theirs in zip(attempts, reference, strict=True)]
+    pairs = Pairs(*(outcomes.count(each) for each in ((True, True), (True, False), (False, True), (False, False))))
+    return {"kept_share": pairs.share, "kept_share_low": kept_share_low(pairs), "pairs": pairs._asdict()}

@@ -1,0 +1,112 @@
+"""The models that `bench quality` compares, loaded once, and the decoder of each setting.
+
+Whatever the setting, only ids that all of the models have are drawn. Knows nothing of problems and figures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from paceline.bench.entry import Entry
+from paceline.bench.footprint import weight_bytes
+from paceline.bench.quality_options import QualityBench
+from paceline.decode.methods import Parts, decoder_of
+from paceline.decode.target import Target
+from paceline.engine.loop import Decoder
+from paceline.errors import ConfigError
+from paceline.llm import LLM
+from paceline.models.load import check_same_tokens, resolve
+from paceline.models.pairs import usable_tokens
+from paceline.models.transformer import Transformer
+from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_TARGET, BUNDLED_VERIFIER
+
+__all__ = ["Contender", "Models", "named_models", "open_models"]
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One setting, ready to decode.
+
+    Attributes:
+        llm: whose tokenizer and end tokens hold.
+        weight_bytes: of all models that work in it.
+    """
+
+    name: str
+    decoder: Decoder[Any]
+    llm: LLM
+    weight_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The target with its drafter, if it has one, and the diffusion model with its verifier.
+
+    Attributes:
+        usable_tokens: ids from here on are not in all of them.
+    """
+
+    target: LLM
+    dllm: LLM
+    verifier: Transformer
+    usable_tokens: int
+
+    def judge(self) -> Target:
+        """The exact target that says how probable an answer is."""
+        return Target(self.target.model, self.usable_tokens)
+
+    def contenders(self, entries: Sequence[Entry]) -> list[Contender]:
+        """A decoder for each.
+
+        Raises:
+            ConfigError: dflash, and the target has no drafter.
+        """
+        return [self._contender(entry) for entry in entries]
+
+    def _contender(self, entry: Entry) -> Contender:
+        llm = self.target if entry.method in ("ar", "dflash") else self.dllm
+        model = self.verifier if entry.method == "verifier" else llm.model
+        partner = {"dflash": self.target.drafter, "apd": self.verifier}.get(entry.method)
+        if entry.method == "dflash" and partner is None:
+            remedy = "Name one with --drafter, or name the settings without dflash."
+            raise ConfigError(f"setting {entry.name!r}: the target has no drafter.", remedy=remedy, param="drafter")
+        method = "ar" if entry.method == "verifier" else entry.method
+        parts = Parts(model, partner, self.usable_tokens, llm.end_token_ids, entry.settings, entry.block_size)
+        working: list[nn.Module] = [model] if partner is None else [model, partner]
+        return Contender(entry.name, decoder_of(method, parts), llm, weight_bytes(working))
+
+
+def open_models(options: QualityBench) -> Models:
+    """Load all of them, in exact precision.
+
+    Raises:
+        CheckpointError: a folder that cannot be loaded. VocabularyMismatch: models of other tokens.
+        ConfigError: a model of another kind than its place wants, or without a tokenizer.
+    """
+    dllm, verifier, target = named_models(options)
+    reader = LLM(target, drafter=options.drafter, device=options.device)
+    writer = LLM(dllm, verifier=verifier, method="apd", device=options.device)
+    assert writer.verifier is not None, "apd has one"
+    if reader.tokenizer is None or writer.tokenizer is None:
+        remedy = "Problems are text: give checkpoints with their tokenizers."
+        raise ConfigError("The diffusion model or the target has no tokenizer.", remedy=remedy, param="target")
+    check_same_tokens(writer.tokenizer.vocabulary, reader.tokenizer.vocabulary, more=True)
+    shared = usable_tokens(writer.model, writer.verifier, writer.tokenizer, resolve(verifier))
+    return Models(reader, writer, writer.verifier, min(shared, reader.target.usable_tokens))
+
+
+def named_models(options: QualityBench) -> tuple[str | Path, str | Path, str | Path]:
+    """Diffusion model, verifier and target: the bundled ones where none is named.
+
+    Raises:
+        ConfigError: a diffusion model without its verifier.
+    """
+    if options.dllm is not None and options.verifier is None:
+        remedy = "Name the small autoregressive model that checks it: --verifier."
+        raise ConfigError(f"dllm is {str(options.dllm)!r:.80} and has no verifier.", remedy=remedy, param="verifier")
+    return options.dllm or BUNDLED_DLLM, options.verifier or BUNDLED_VERIFIER, options.target or BUNDLED_TARGET

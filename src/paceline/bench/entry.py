@@ -1,0 +1,84 @@
+"""How one setting of a method is written, `apd,alpha=0.7,kv_window=16`: the method, and the words of its flags.
+
+Imports no torch. Knows nothing of models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
+
+from paceline.decode.adaptive import Adaptive
+from paceline.decode.remasking import Remasking
+from paceline.decode.settings import EVERY_METHOD, settings_of
+from paceline.errors import ConfigError
+from paceline.settings import canonical
+
+__all__ = ["Contestant", "Entry", "read_entry"]
+
+Contestant = Literal["ar", "dflash", "verifier", "diffusion", "apd"]
+"""Who answers: the target plainly or with its drafter, the verifier plainly, the diffusion model alone or with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting to measure.
+
+    Attributes:
+        name: as it was written.
+        settings: of the method, None where it has none.
+        block_size: of dflash; None is the drafter's own.
+    """
+
+    name: str
+    method: Contestant
+    settings: Remasking | Adaptive | None = None
+    block_size: int | None = None
+
+
+def read_entry(text: str) -> Entry:
+    """The setting that is written so.
+
+    Raises:
+        ConfigError: no such method or word, or a value that cannot be used; names all three.
+    """
+    method, *words = (part.strip() for part in text.split(","))
+    try:
+        if method not in get_args(Contestant):
+            raise ConfigError(f"There is no method {method!r}.", remedy=f"Known: {', '.join(get_args(Contestant))}.")
+        values = _values(words)
+        block_size = _block_size(values.pop("block_size")) if method == "dflash" and "block_size" in values else None
+        return Entry(text, cast(Contestant, method), settings_of(method, values), block_size)
+    except ConfigError as error:
+        raise ConfigError(f"setting {text!r:.80}: {error.message}", remedy=error.remedy, param="settings") from error
+
+
+def _values(words: Sequence[str]) -> dict[str, Any]:
+    """`name=value` as the settings of methods have them."""
+    given: dict[str, Any] = {}
+    for word in words:
+        name, sign, value = (part.strip() for part in word.partition("="))
+        if not sign or not name or not value or name in given:
+            told = f"{name} is set twice." if name in given else f"{word!r:.40} is no setting."
+            raise ConfigError(told, remedy="Write name=value, each name once, with commas between them.")
+        given[name] = _number(value)
+    values = canonical(given, EVERY_METHOD.fields)
+    null_words = {field.name: field.setting.null_word for field in EVERY_METHOD.fields if field.setting.null_word}
+    return {name: None if value == null_words.get(name) else value for name, value in values.items()}
+
+
+def _number(word: str) -> int | float | str:
+    """The number that a word says, else the word."""
+    for kind in (int, float):
+        try:
+            return kind(word)
+        except ValueError:
+            continue
+    return word
+
+
+def _block_size(value: object) -> int:
+    if not (isinstance(value, int) and 1 <= value <= 64):
+        raise ConfigError(f"block_size is {value!r:.40}.", remedy="It must be an integer in [1, 64].")
+    return value

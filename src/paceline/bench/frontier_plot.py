@@ -1,0 +1,116 @@
+"""The picture of accuracy over speed, and of how many passes a token takes by the level of its problem.
+
+Needs matplotlib. Knows only the plain data of a result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+from paceline.bench.frontier import frontier
+from paceline.bench.plot import tidy
+from paceline.bench.quality_options import REFERENCE
+from paceline.bench.quality_report import compared_models
+
+__all__ = ["draw"]
+
+Result = Mapping[str, Any]
+
+_FAMILIES = {
+    "ar": ("autoregressive", "#8d99ae", "s"),
+    "dflash": ("DFlash", "#3a9d5d", "D"),
+    "diffusion": ("masked diffusion", "#e07a1f", "o"),
+    "apd": ("APD", "#2a7de1", "^"),
+}
+"""By method: what it is called, its colour and its marker."""
+
+_BY_LEVEL = {
+    REFERENCE: ("diffusion, 1 token per pass", "#e07a1f", "--"),
+    "diffusion,threshold=0.9": ("diffusion, threshold 0.9", "#c9a227", "-"),
+    "apd,schedule=fixed": ("APD, fixed", "#7f6a4e", "--"),
+    "apd": ("APD, adaptive", "#2a7de1", "-"),
+}
+"""Settings of the second panel: those whose passes may follow the problem, beside those whose may not."""
+
+
+_SHORT = {"tokens_per_step": "k", "strategy=": "", "kv_window": "kv", "block_length": "block"}
+"""Words of settings in labels, which are many."""
+
+
+def draw(result: Result) -> Figure:
+    """Accuracy over tokens per second with its intervals and the line that nothing beats; passes by level."""
+    figure = Figure(figsize=(14, 6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(5, 2))
+    _accuracies(left, result["points"])
+    _passes(right, {point["setting"]: point for point in result["points"]})
+    settings, machine = result["settings"], result["machine"]
+    figure.suptitle(
+        f"{compared_models(settings)} · {result['points'][0]['problems']} held-out problems, {settings['batch']} at a "
+        f"time · {machine['cores']} cores ({machine['cpu']})",
+        fontsize=10,
+    )
+    return figure
+
+
+def _accuracies(axes: Axes, points: Sequence[Result]) -> None:
+    for method, (label, colour, marker) in _FAMILIES.items():
+        own = [point for point in points if point["method"] == method]
+        if own:
+            x, y = zip(*map(_place, own), strict=True)
+            axes.errorbar(
+                x, y, _bars(own), fmt=marker, color=colour, label=label, markersize=5, elinewidth=0.6, alpha=0.9
+            )
+    for point in points:
+        axes.annotate(_label(point), _place(point), (4, 3), textcoords="offset points", fontsize=6)
+    line = frontier(points)
+    best = sorted(_place(point) for point in points if point["setting"] in line)
+    axes.plot(*zip(*best, strict=True), color="#c0392b", linewidth=1.0, zorder=0, label="nothing is better in both")
+    axes.set_xscale("log")
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 3, 5, 7)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("answer tokens per second")
+    axes.set_ylabel("right answers, %")
+    axes.set_title("Accuracy over speed: up and right is better; bars are 95 % intervals", fontsize=10)
+    axes.legend(frameon=False, fontsize=8, loc="best")
+    tidy(axes)
+
+
+def _place(point: Result) -> tuple[float, float]:
+    return float(point["tokens_per_second"]), 100.0 * float(point["accuracy"])
+
+
+def _bars(points: Sequence[Result]) -> list[list[float]]:
+    """Down and up to the ends of the intervals."""
+    pairs = [(point["accuracy"], *point["accuracy_interval"]) for point in points]
+    down, up = [share - low for share, low, _ in pairs], [high - share for share, _, high in pairs]
+    return [[100.0 * max(0.0, length) for length in lengths] for lengths in (down, up)]
+
+
+def _label(point: Result) -> str:
+    """What sets a point apart from others of its colour."""
+    method, _, settings = str(point["setting"]).partition(",")
+    for word, short in _SHORT.items():
+        settings = settings.replace(word, short)
+    return settings or method
+
+
+def _passes(axes: Axes, points: Mapping[str, Result]) -> None:
+    """Passes per token, since answers of a higher level are longer."""
+    for setting, (label, colour, style) in _BY_LEVEL.items():
+        if setting in points:
+            levels = points[setting]["levels"]
+            passes = [1.0 / each["tokens_per_forward"] for each in levels.values()]
+            axes.plot(list(levels), passes, style, color=colour, marker="o", markersize=4, label=label)
+    axes.set_ylim(bottom=0.0)
+    axes.set_xlabel("level of the problem (steps of thought)")
+    axes.set_ylabel("passes per token of the answer")
+    axes.set_title("Fewer passes for easier problems?", fontsize=10)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, fontsize=8, loc="best")
+    tidy(axes)

@@ -1,0 +1,73 @@
+"""A setting says what the flags of `paceline generate` say."""
+
+from __future__ import annotations
+
+import pytest
+
+from paceline.bench.entry import Entry, read_entry
+from paceline.decode.adaptive import Adaptive
+from paceline.decode.remasking import Remasking
+from paceline.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "entry"),
+    [
+        ("ar", Entry("ar", "ar")),
+        ("verifier", Entry("verifier", "verifier")),
+        ("dflash", Entry("dflash", "dflash")),
+        ("dflash,block_size=8", Entry("dflash,block_size=8", "dflash", None, 8)),
+        ("diffusion", Entry("diffusion", "diffusion", Remasking())),
+        (
+            "diffusion, strategy=left_to_right, tokens_per_step=2",
+            Entry(
+                "diffusion, strategy=left_to_right, tokens_per_step=2",
+                "diffusion",
+                Remasking("left_to_right", tokens_per_step=2),
+            ),
+        ),
+        ("apd", Entry("apd", "apd", Adaptive())),
+        (
+            "apd,alpha=0.7,kv_window=all,window_size=9,schedule=fixed",
+            Entry(
+                "apd,alpha=0.7,kv_window=all,window_size=9,schedule=fixed",
+                "apd",
+                Adaptive(0.7, 0.5, "fixed", 9, None),
+            ),
+        ),
+    ],
+)
+def test_words_are_read(text: str, entry: Entry) -> None:
+    assert read_entry(text) == entry
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "setting '': There is no method ''. Known: ar, dflash, verifier, diffusion, apd."),
+        ("adp,alpha=1", "There is no method 'adp'"),
+        ("apd,alpha", "'alpha' is no setting. Write name=value"),
+        ("apd,alpha=", "'alpha=' is no setting"),
+        ("apd,", "'' is no setting"),
+        ("apd,alpha=1,alpha=1", "alpha is set twice"),
+        ("apd,window=8,window_size=9", "window_size is 9 and window is 8"),
+        ("apd,alpah=1", "alpah is 1: no such setting. Did you mean alpha?"),
+        ("apd,alpha=2", "setting 'apd,alpha=2': alpha is 2. It must be a number of at least 0 and of at most 1."),
+        ("apd,alpha=all", "alpha is 'all'"),
+        ("apd,alpha=nan", "alpha is nan"),
+        ("apd,window=0", "window is 0. It must be an integer or null of at least 1; null is all."),
+        ("apd,threshold=0.9", "threshold is set, and the method is 'apd'"),
+        ("ar,alpha=0.9", "alpha is set, and the method is 'ar'"),
+        ("verifier,alpha=0.9", "alpha is set, and the method is 'verifier'"),
+        ("diffusion,block_size=4", "block_size is 4: no such setting"),
+        ("diffusion,threshold=0.9,steps=4", "give at most one of"),
+        ("dflash,block_size=65", "block_size is 65. It must be an integer in"),
+        ("dflash,block_size=all", "block_size is 'all'"),
+    ],
+)
+def test_what_cannot_be_read_is_told(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        read_entry(text)
+    assert message in str(told.value)
+    assert str(told.value).startswith(f"setting {text!r}: ")
+    assert told.value.param == "settings"
