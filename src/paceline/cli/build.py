@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -78,29 +78,53 @@ def _show_plan(steps: list[Stage], recipe: Recipe) -> None:
 
 
 def _finish(out: Path, recipe: Recipe) -> None:
-    """Measure the pair, and write its cards."""
+    """Measure the models, and write their cards."""
+    from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, BUNDLED_VERIFIER
+
+    runs = {name: out / name / "run" for name in (BUNDLED_DRAFTER, BUNDLED_DLLM, BUNDLED_VERIFIER)}
+    runs[BUNDLED_TARGET] = out / "target-0" / "run"
+    _finish_pair(out / BUNDLED_TARGET, out / BUNDLED_DRAFTER, recipe)
+    _finish_diffusion(out / BUNDLED_DLLM, out / BUNDLED_VERIFIER, recipe)
+    for name, run in runs.items():
+        if (run / "curve.png").is_file():
+            shutil.copyfile(run / "curve.png", out / name / "curve.png")
+    say(f"Wrote {', '.join(str(out / name) for name in runs)}.")
+
+
+def _finish_pair(target: Path, drafter: Path, recipe: Recipe) -> None:
+    """How well the target knows its text, and how much of it the drafter guesses."""
     from paceline.bench.options import DecodeBench
     from paceline.bench.run import bench_decode
+    from paceline.train.build.cards import drafter_card, target_card
     from paceline.train.heldout import score
-    from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
-    target, drafter = out / BUNDLED_TARGET, out / BUNDLED_DRAFTER
-    scores = score(target, out / "corpus")
+    scores = score(target, recipe.target.corpus)
     show_scores(scores)
     say("Decoding held-out prompts …")
-    result = bench_decode(DecodeBench(model=target, drafter=drafter, repeats=1))
-    _write_cards(out, recipe, scores, result["scenarios"])
-    for folder, run in ((target, out / "target-0" / "run"), (drafter, drafter / "run")):
-        if (run / "curve.png").is_file():
-            shutil.copyfile(run / "curve.png", folder / "curve.png")
-    say(f"Wrote {target} and {drafter}.")
-
-
-def _write_cards(out: Path, recipe: Recipe, scores: list[Score], scenarios: dict[str, Any]) -> None:
-    from paceline.train.build.cards import drafter_card, target_card
-    from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
-
+    scenarios = bench_decode(DecodeBench(model=target, drafter=drafter, repeats=1))["scenarios"]
     distinct = {name: each["ar"]["distinct_4gram_share"] for name, each in scenarios.items()}
     expected = {name: each["dflash"]["acceptance_length"] for name, each in scenarios.items()}
-    write_text(out / BUNDLED_TARGET / "README.md", target_card(out / BUNDLED_TARGET, recipe, scores, distinct))
-    write_text(out / BUNDLED_DRAFTER / "README.md", drafter_card(out / BUNDLED_DRAFTER, recipe, expected))
+    write_text(target / "README.md", target_card(target, recipe, scores, distinct))
+    write_text(drafter / "README.md", drafter_card(drafter, recipe, expected))
+
+
+def _finish_diffusion(dllm: Path, verifier: Path, recipe: Recipe) -> None:
+    """How many tasks the diffusion model solves, alone and with its verifier."""
+    from paceline.bench.quality import bench_quality
+    from paceline.bench.quality_options import QualityBench
+    from paceline.bench.quality_report import show_quality
+    from paceline.train.build.cards import dllm_card, verifier_card
+    from paceline.zoo.catalog import BUNDLED_TARGET
+
+    say("Solving held-out tasks …")
+    asked = ("diffusion,strategy=left_to_right", "apd")
+    models = QualityBench(
+        dllm, verifier, dllm.parent / BUNDLED_TARGET, problems=recipe.problems, settings=asked, reference=asked[0]
+    )
+    result = bench_quality(models)
+    show_quality(result)
+    solved = {
+        each["setting"]: {kind: found["accuracy"] for kind, found in each["kinds"].items()} for each in result["points"]
+    }
+    write_text(dllm / "README.md", dllm_card(dllm, recipe, solved))
+    write_text(verifier / "README.md", verifier_card(verifier, recipe))

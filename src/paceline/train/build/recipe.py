@@ -36,6 +36,7 @@ class Recipe:
         drafter, answers: the target's drafter.
         checked_text, dllm: the diffusion model, which begins as the target, on text with tasks that can be checked.
         verifier, samples: the diffusion model's verifier.
+        problems: held-out tasks that these two are tried on for their cards.
     """
 
     text: Counts
@@ -49,6 +50,7 @@ class Recipe:
     dllm: DllmConfig
     verifier: VerifierConfig
     samples: SamplesConfig
+    problems: int
 
 
 def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
@@ -79,6 +81,7 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
         dllm=DllmConfig(checked, fit(3000, 3e-3), longest_row=256),
         verifier=VerifierConfig(checked, fit(2000, 5e-3)),
         samples=SamplesConfig(ResponsesConfig(scaled(4096, 64), (24, 110), chat_share=0.75, max_tokens=96, batch=64)),
+        problems=scaled(150, 6),
     )
 
 
