@@ -15,20 +15,26 @@ DOCUMENTS = Documents(
 )
 
 
-def test_a_row_is_the_beginning_of_a_document_or_text_from_anywhere_on() -> None:
+def test_a_row_begins_with_a_document_or_ends_with_one_and_end_tokens() -> None:
     tokens = text_rows(DOCUMENTS, 400, 6, END, np.random.default_rng(0))
-    filled = [*DOCUMENTS.tokens.tolist(), *[END] * 6]
-    anywhere = {tuple(filled[start : start + 6]) for start in range(len(DOCUMENTS.tokens))}
-    alone = {tuple((DOCUMENTS[index].tolist() + [END] * 6)[:6]) for index in range(3)}
-    assert {tuple(row) for row in tokens.tolist()} == anywhere | alone
+    text = DOCUMENTS.tokens.tolist()
+    begun = {tuple((text[start:] + [END] * 6)[:6]) for start in (0, 4, 7)}
+    ended = {tuple((text[max(0, stop - 6 + fill) : stop] + [END] * 6)[:6]) for stop in (4, 7, 14) for fill in (1, 2, 3)}
+    assert {tuple(row) for row in tokens.tolist()} == begun | ended
 
 
-def test_half_of_the_rows_are_one_document_and_long_ones_are_drawn_more_often() -> None:
+def test_half_of_the_rows_begin_with_a_document_and_long_ones_are_drawn_more_often() -> None:
     """10,000 rows, 5 sigma: false alarm 6e-7 for each figure."""
     first = text_rows(DOCUMENTS, 10_000, 6, END, np.random.default_rng(1))
-    for row, expected in (([1, 2, 3, END, END, END], 0.5 * 4 / 14), ([1, 2, 3, END, 4, 5], 0.5 / 14)):
+    for row, expected in (([1, 2, 3, END, 4, 5], 0.5 * 4 / 14), ([8, 6, 7, 8, END, END], 0.5 * 7 / 14 / 3)):
         share = (first == torch.tensor(row)).all(1).double().mean().item()
         assert abs(share - expected) < 5 * (expected * (1 - expected) / 10_000) ** 0.5
+
+
+def test_at_most_64_end_tokens_stand_behind_a_document() -> None:
+    documents = Documents(np.array([*[1] * 999, END]), np.array([0, 1000]), np.zeros(1, dtype=np.int64))
+    ends = (text_rows(documents, 2000, 200, END, np.random.default_rng(2)) == END).sum(1)
+    assert set(ends.tolist()) == {0, *range(2, 66)}
 
 
 @pytest.mark.parametrize("run_share", [0.0, 0.5, 1.0])

@@ -4,9 +4,8 @@
     tail        the last tokens are masked, as a method that goes from left to right meets them
     hole        a run anywhere is masked, as in a completion between two texts
 
-A row is one document with end tokens behind its end, so that a model learns where texts end; or what stands in the
-corpus from anywhere on, one document behind the other, so that short ones are seen often, too. Knows nothing of models
-and losses.
+A row begins where a document does and runs on into the next ones, or ends behind the end of a document, in end tokens,
+so that a model learns where texts end; short documents fill a row, too. Knows nothing of models and losses.
 """
 
 from __future__ import annotations
@@ -24,6 +23,9 @@ __all__ = ["Masked", "masked_rows", "text_rows"]
 
 _LEAST_SHARE = 1e-3
 """The smallest t: its weight 1 / t would make one token outweigh all others."""
+
+_LONGEST_FILL = 64
+"""End tokens behind the last document of a row."""
 
 _FILL_WEIGHT = 0.1
 """Of an end token behind the first: easy to find, and there may be many."""
@@ -46,16 +48,20 @@ class Masked:
 
 
 def text_rows(documents: Documents, rows: int, length: int, end_id: int, rng: np.random.Generator) -> Tensor:
-    """Random pieces of text, int64 [rows, length]; half of them are the beginning of one document, drawn by its length.
+    """Random pieces of text, int64 [rows, length], of documents that are drawn by their lengths.
 
-    The others begin anywhere, each place alike, and run on into the next documents.
+    Half of them begin with their document and run on into the next ones, the others end with it and with up to 64 end
+    tokens more, at most half of the row.
     """
     found = np.full((rows, length), end_id, dtype=np.int64)
     places = rng.integers(0, len(documents.tokens), rows)
     indices = np.searchsorted(documents.starts, places, side="right") - 1
-    whole = rng.random(rows) < 0.5
-    for row, (place, index, alone) in enumerate(zip(places, indices, whole, strict=True)):
-        piece: NDArray[np.int64] = (documents[index] if alone else documents.tokens[place:])[:length]
+    fills = rng.integers(1, min(_LONGEST_FILL, length // 2) + 1, rows)
+    begins = rng.random(rows) < 0.5
+    for row, (index, fill, at_start) in enumerate(zip(indices, fills, begins, strict=True)):
+        start, stop = documents.starts[index], documents.starts[index + 1]
+        first = start if at_start else max(0, stop - length + fill)
+        piece: NDArray[np.int64] = documents.tokens[first : first + length if at_start else stop]
         found[row, : len(piece)] = piece
     return torch.from_numpy(found)
 

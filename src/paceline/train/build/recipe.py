@@ -78,7 +78,7 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
         drafter=DrafterConfig(fit(7200, 4e-3), objective=Objective("pace", distill_share=0.5), heldout_rows=256),
         answers=ResponsesConfig(scaled(12_000, 64), (24, 110), max_tokens=128, sampled_share=0.15, batch=64),
         checked_text=Counts(scaled(1200, 100), scaled(3000, 100), scaled(300, 50), scaled(90_000, 100)),
-        dllm=DllmConfig(checked, fit(3000, 3e-3), longest_row=256),
+        dllm=DllmConfig(checked, fit(3000, 3e-3), longest_row=256, run_share=0.6, longest_run=96),
         verifier=VerifierConfig(checked, fit(2000, 5e-3)),
         samples=SamplesConfig(ResponsesConfig(scaled(4096, 64), (24, 110), chat_share=0.75, max_tokens=96, batch=64)),
         problems=scaled(150, 6),
