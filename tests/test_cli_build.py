@@ -68,7 +68,7 @@ def test_a_build_makes_all_models_and_their_cards_and_goes_on_where_it_stopped(
     fast, plain = LLM(target, drafter=drafter), LLM(target)
     answers = [llm.generate(["Once"], Sampling(max_tokens=20))[0].token_ids for llm in (fast, plain)]
     assert answers[0] == answers[1]
-    assert "| apd | " in (out / BUNDLED_DLLM / "README.md").read_text(encoding="utf-8")
+    assert "| `apd` | " in (out / BUNDLED_DLLM / "README.md").read_text(encoding="utf-8")
     assert "KL divergence" in (out / BUNDLED_VERIFIER / "README.md").read_text(encoding="utf-8")
     apd = LLM(out / BUNDLED_DLLM, verifier=out / BUNDLED_VERIFIER)
     assert apd.generate(["Once"], Sampling(max_tokens=20))[0].stats.method == "apd"

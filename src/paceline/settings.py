@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +15,7 @@ from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from paceline.errors import ConfigError
+from paceline.yaml_file import read_mapping
 
 __all__ = [
     "Either",
@@ -40,7 +40,7 @@ class Setting:
 
     `flags` are its names on the command line where these are not the field's own: `("--block-size",)` of block_sizes.
     `null_word` says None on the command line and in YAML, where leaving the setting out says something else. `alias` is
-    another name for it, in YAML and in Python: `training.lr` is lr in a section `training` of the file.
+    another name for it, in YAML and in Python; one with a dot is for YAML alone: `training.lr` is lr in a section.
     """
 
     help: str
@@ -141,7 +141,7 @@ def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
             value and what is allowed.
     """
     known = {name: field for field in allowed for name in (field.name, field.setting.alias) if name}
-    values = _flat(_mapping(path))
+    values = read_mapping(path)
     for key, value in values.items():
         if key not in known:
             guess = [f"Did you mean {name}?" for name in get_close_matches(str(key), known, 1)]
@@ -185,34 +185,6 @@ def _spelled(field: Field, text: Any) -> Any:
 def _refusal(field: Field, value: object) -> ConfigError:
     remedy = f"It must be {_described(field)}."
     return ConfigError(f"{field.name} is {value!r:.80}.", remedy=remedy, param=field.name)
-
-
-def _mapping(path: Path) -> dict[Any, Any]:
-    import yaml
-
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """YAML 1.1 takes 4e-3 for text, as it has no point; people who write it mean the number."""
-
-    number = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
-    try:
-        with path.open(encoding="utf-8") as file:
-            values = yaml.load(file, Loader)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", remedy="Give a YAML file of settings.") from error
-    if values is None:
-        return {}
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds {values!r:.40}.", remedy="Give lines such as 'steps: 100'.")
-    return values
-
-
-def _flat(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Sections as dotted keys, as aliases are written: no setting is a mapping."""
-    found: dict[Any, Any] = {}
-    for key, value in values.items():
-        found |= {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
-    return found
 
 
 def _fits(value: object, kind: Any) -> bool:

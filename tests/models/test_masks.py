@@ -49,7 +49,7 @@ def test_blocks_hold_every_row_once_and_the_keys_in_reach(
         table = table_of(rows, past, causal, window)
         if device == "meta" and not (causal or window is None):
             continue  # such masks are made of values
-        parts = blocks(rows, past, causal, window, torch.float64, torch.device(device))
+        parts = blocks(rows, past, causal, window, torch.float32, torch.device(device))
         assert [row for part in parts for row in range(part.rows.start, part.rows.stop)] == list(range(rows))
         for part in parts:
             outside = torch.ones(past + rows, dtype=torch.bool)
@@ -76,7 +76,8 @@ def test_few_rows_are_one_block_and_a_cpu_takes_unmasked_rows_whole(monkeypatch:
     monkeypatch.setattr(masks, "_BLOCK_ROWS", 4)
     assert [len(blocks(rows, 3, True, None, torch.float64, CPU)) for rows in (1, 4, 5, 9)] == [1, 1, 2, 3]
     assert len(blocks(13, 3, False, None, torch.float64, CPU)) == 1
-    assert len(blocks(13, 3, False, None, torch.float64, torch.device("meta"))) == 4
+    asked, elsewhere = (torch.float32, torch.bfloat16), torch.device("meta")
+    assert [len(blocks(13, 3, False, None, dtype, elsewhere)) for dtype in asked] == [4, 1]
 
 
 def test_all_masks_of_a_segment_are_one_piece_of_memory() -> None:

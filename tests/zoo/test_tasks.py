@@ -64,6 +64,12 @@ def test_functions_are_read_and_not_run(seed: int) -> None:
     assert not found.check(found.answer.replace("(", "[", 1))
     assert not found.check(found.answer.replace("def ", "def other_"))
     assert not found.check(found.answer + "\x00")
+    assert not found.check(found.answer + " + 1")
+    head, expression = found.answer.split("return ")
+    assert found.check(f"{head}return 0 + ({expression})")
+    for other in ("pass", "return", "return abs(1)", f"return {expression} / 1", f"print(1)\n    return {expression}"):
+        assert not found.check(head + other)
+    assert not found.check(f"{head}return {'(' * 300}{expression}{')' * 300}")
 
 
 def test_no_text_is_more_than_wrong() -> None:

@@ -123,8 +123,5 @@ def _finish_diffusion(dllm: Path, verifier: Path, recipe: Recipe) -> None:
     )
     result = bench_quality(models)
     show_quality(result)
-    solved = {
-        each["setting"]: {kind: found["accuracy"] for kind, found in each["kinds"].items()} for each in result["points"]
-    }
-    write_text(dllm / "README.md", dllm_card(dllm, recipe, solved))
+    write_text(dllm / "README.md", dllm_card(dllm, recipe, result["points"]))
     write_text(verifier / "README.md", verifier_card(verifier, recipe))

@@ -19,7 +19,7 @@ import time
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -172,12 +172,13 @@ class APD:
         if asked:
             joints = self.read([canvases[index] for index in asked], [drafts[index].tokens for index in asked])
             for index, joint in zip(asked, joints, strict=True):
-                verdicts[index] = self._agree(canvases[index], *drafts[index][:2], joint)
-        return [verdict for verdict in verdicts if verdict is not None]
+                draft = drafts[index]
+                verdicts[index] = self._agree(canvases[index], draft.tokens, draft.marginal, joint)
+        return cast("list[Verdict]", verdicts)
 
     def _by_table(self, canvas: Canvas, draft: Draft) -> Verdict | None:
         """What the table decides: it must have the context of every token up to the first refused, or of all."""
-        known = [place for place in takewhile(lambda place: place is not None, draft.places) if place is not None]
+        known = cast("list[int]", list(takewhile(lambda place: place is not None, draft.places)))
         if self.ngrams is None or not known:
             return None
         judged = draft.tokens[: len(known)]

@@ -94,7 +94,7 @@ def save_ngram_table(table: NgramTable, folder: Path) -> None:
     """Write a table whole."""
     arrays = {name: getattr(table, name).numpy().astype(dtype) for name, dtype in _DTYPES.items()}
     arrays["owner"] = np.array(table.owner, dtype=np.int64)
-    write_atomically(folder / NGRAMS, lambda draft: np.savez(draft, allow_pickle=False, **arrays))
+    write_atomically(folder / NGRAMS, lambda draft: np.savez(draft, **arrays))
 
 
 def load_ngram_table(folder: Path, owner: Owner, device: torch.device) -> NgramTable:

@@ -73,7 +73,7 @@ class Remasking:
         Freeze, Setting("Diffusion: keys and values that a block's first pass freezes: before it, or around it; none.")
     ] = "none"
     end_last: Annotated[
-        bool, Setting("Diffusion: fix end tokens only where a pass has no other token left to fix; no.")
+        bool, Setting("Diffusion: end tokens rank behind all other tokens that a pass may fix; no.")
     ] = False
     window: Window = None
     kv_window: KvWindow = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import torch
 import torch.nn.functional as F
@@ -106,19 +106,13 @@ def dense_attention(batch: int, windows: Sequence[int | None], causal: bool = Tr
     def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         length, window = queries.shape[0] // batch, windows[layer]
         q, k, v = (x.view(batch, -1, *x.shape[1:]).transpose(1, 2) for x in (queries, keys, values))
-        gqa = queries.shape[1] != keys.shape[1]
+        fused = partial(F.scaled_dot_product_attention, enable_gqa=queries.shape[1] != keys.shape[1])
         if window is None or length <= window:
-            output = F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=gqa)
+            output = fused(q, k, v, is_causal=causal)
         else:
-            output = torch.cat(
-                [
-                    F.scaled_dot_product_attention(
-                        q[:, :, rows], k[:, :, seen], v[:, :, seen], attn_mask=mask, enable_gqa=gqa
-                    )
-                    for rows, seen, mask in parts(length, 0, causal, window, queries.dtype, queries.device)
-                ],
-                2,
-            )
+            own = parts(length, 0, causal, window, queries.dtype, queries.device)
+            pieces = [fused(q[:, :, rows], k[:, :, seen], v[:, :, seen], attn_mask=mask) for rows, seen, mask in own]
+            output = torch.cat(pieces, 2)
         return output.transpose(1, 2).flatten(2).flatten(0, 1)
 
     return attend

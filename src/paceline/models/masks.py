@@ -47,11 +47,11 @@ def blocks(
     """
     length = past + rows
     window = None if window is None or length <= window else window
-    height = _height(rows, causal, window, device)
+    height = _block_rows(rows, causal or window is not None, dtype, device)
     reach = length if window is None else window - 1
     back = min(reach, past + (rows - 1) // height * height)
     ahead = 0 if causal else min(reach, rows - height)
-    mask = _added(height, back, ahead, causal, window, dtype, device)
+    mask = _additive_mask(height, back, ahead, causal, window, dtype, device)
     found = []
     for start in range(0, rows, height):
         stop, first = min(start + height, rows), past + start - back
@@ -71,22 +71,21 @@ def visible(rows: int, past: int, causal: bool, window: int | None) -> Tensor | 
     """
     if (rows == 1 or not causal) and (window is None or past + rows <= window):
         return None
-    seen = _within(rows, past, past + rows, causal, window)
+    seen = _visible_keys(rows, past, past + rows, causal, window)
     return None if bool(seen.all()) else seen
 
 
-def _height(rows: int, causal: bool, window: int | None, device: torch.device) -> int:
+def _block_rows(rows: int, masked: bool, dtype: torch.dtype, device: torch.device) -> int:
     """Rows of a block.
 
-    Where nothing is masked, the kernel of a CPU cuts its scores into blocks itself, and is faster if nobody else does.
-    Elsewhere what runs in float32 with shared key heads makes all scores of the rows it gets.
+    Where nothing is masked, fused kernels cut their scores into blocks themselves, and are faster if nobody else does.
+    A CPU has one for every type; elsewhere what runs in float32 may make all scores of the rows it gets.
     """
-    if not causal and window is None and device.type == "cpu":
-        return rows
-    return min(rows, _BLOCK_ROWS)
+    fused = device.type == "cpu" or dtype != torch.float32
+    return rows if fused and not masked else min(rows, _BLOCK_ROWS)
 
 
-def _added(
+def _additive_mask(
     rows: int, back: int, ahead: int, causal: bool, window: int | None, dtype: torch.dtype, device: torch.device
 ) -> Tensor | None:
     """-inf where a row does not see a key, of those from `back` before the first row to `ahead` behind the last.
@@ -100,11 +99,11 @@ def _added(
             return None
         # Two kernels instead of twelve.
         return torch.full((rows, keys), -math.inf, dtype=dtype, device=device).triu_(back + 1)
-    seen = _within(rows, back, keys, causal, window)
+    seen = _visible_keys(rows, back, keys, causal, window)
     return torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen.to(device), -math.inf)
 
 
-def _within(rows: int, past: int, keys: int, causal: bool, window: int | None) -> Tensor:
+def _visible_keys(rows: int, past: int, keys: int, causal: bool, window: int | None) -> Tensor:
     """Which of `keys` keys each row sees, the first of them at position `past`; bool [rows, keys]."""
     distance = torch.arange(past, past + rows).unsqueeze(1) - torch.arange(keys).unsqueeze(0)
     seen = torch.ones_like(distance, dtype=torch.bool)

@@ -24,9 +24,11 @@ __all__ = [
     "Windows",
     "fingerprint",
     "load_documents",
+    "load_splits",
     "load_text",
     "load_windows",
     "repeat_tail",
+    "shuffled",
     "target_tokenizer",
     "tokenizer_of",
 ]
@@ -110,15 +112,31 @@ def load_text(path: Path) -> Documents:
     return documents
 
 
+def shuffled(documents: Documents, seed: int) -> Documents:
+    """The same in another order, so that neighbours have nothing to do with each other."""
+    order = np.random.default_rng(seed).permutation(len(documents))
+    tokens = np.concatenate([documents[index] for index in order] or [documents.tokens])
+    starts = np.cumsum([0, *np.diff(documents.starts)[order]])
+    return Documents(tokens, starts, documents.kinds[order])
+
+
+def load_splits(corpus: Path) -> tuple[Documents, Documents]:
+    """The training text of a corpus and its held-out text, both shuffled.
+
+    Raises:
+        TrainingError: as `load_text`.
+    """
+    train, heldout = (shuffled(load_text(corpus / f"{name}.npz"), 0) for name in ("train", "heldout"))
+    return train, heldout
+
+
 def load_windows(path: Path, length: int, seed: int = 0) -> Windows:
     """Read a token file; documents are shuffled by `seed`, the last incomplete window is dropped.
 
     Raises:
         TrainingError: as `load_documents`, or less than one window in it.
     """
-    documents = load_documents(path)
-    order = np.random.default_rng(seed).permutation(len(documents))
-    flat = np.concatenate([documents[i] for i in order])
+    flat = shuffled(load_documents(path), seed).tokens
     count = (len(flat) - 1) // length
     if count < 1:
         raise TrainingError(f"{path} has {len(flat)} tokens.", remedy=f"It takes more than {length} for one window.")

@@ -20,11 +20,11 @@ from torch import Tensor
 from paceline.models.attention import dense_attention
 from paceline.models.diffusion_spec import Diffusion
 from paceline.models.transformer import Transformer
-from paceline.train.data import Documents, fingerprint, load_text
+from paceline.train.data import Documents, fingerprint, load_splits
 from paceline.train.diffusion_options import ROW_STEP, DllmConfig
 from paceline.train.fit.loop import fit
 from paceline.train.losses import token_nats
-from paceline.train.masking import Masked, masked_rows, text_rows
+from paceline.train.masking import LONGEST_FILL, Masked, masked_rows, text_rows
 from paceline.train.shape import shape_of
 
 __all__ = ["draw_batch", "heldout_losses", "masked_logits", "masked_loss", "rows_recipe", "train_dllm", "weighted_nats"]
@@ -41,7 +41,7 @@ def train_dllm(model: Transformer, config: DllmConfig, end_id: int, run: Path, s
         ConfigError: as `fit`.
         TrainingError: no corpus, or one without text; or as `fit`.
     """
-    train, heldout = (load_text(config.corpus / f"{name}.npz") for name in ("train", "heldout"))
+    train, heldout = load_splits(config.corpus)
 
     def batch_at(index: int) -> tuple[Tensor, ...]:
         batch = draw_batch(train, config, end_id, config.run_share, np.random.default_rng((config.fit.seed, 6, index)))
@@ -63,7 +63,7 @@ def rows_recipe(config: DllmConfig, documents: Documents, end_id: int) -> dict[s
     setting, size = config.batch
     return {
         setting: size,
-        "rows": [config.shortest_row, config.longest_row],
+        "rows": [config.shortest_row, config.longest_row, LONGEST_FILL],
         "runs": [config.run_share, config.longest_run],
         "diffusion_steps": config.diffusion_steps,
         "tokens": fingerprint(torch.from_numpy(documents.tokens).unsqueeze(0)),

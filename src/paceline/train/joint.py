@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from paceline.decode.agree import product
 from paceline.models.transformer import Transformer
-from paceline.train.data import load_text
+from paceline.train.data import load_splits
 from paceline.train.diffusion_options import JointConfig
 from paceline.train.dllm import draw_batch, heldout_losses, masked_logits, masked_loss, rows_recipe, weighted_nats
 from paceline.train.fit.loop import fit
@@ -47,7 +47,7 @@ def train_joint(
         ConfigError: as `fit`.
         TrainingError: no corpus, or one without text; or as `fit`.
     """
-    train, heldout = (load_text(config.rows.corpus / f"{name}.npz") for name in ("train", "heldout"))
+    train, heldout = load_splits(config.rows.corpus)
 
     def batch_at(index: int) -> tuple[Tensor, ...]:
         rng = np.random.default_rng((config.rows.fit.seed, 9, index))

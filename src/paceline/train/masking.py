@@ -19,12 +19,12 @@ from torch import Tensor
 
 from paceline.train.data import Documents
 
-__all__ = ["Masked", "masked_rows", "text_rows"]
+__all__ = ["LONGEST_FILL", "Masked", "masked_rows", "text_rows"]
 
 _LEAST_SHARE = 1e-3
 """The smallest t: its weight 1 / t would make one token outweigh all others."""
 
-_LONGEST_FILL = 64
+LONGEST_FILL = 64
 """End tokens behind the last document of a row."""
 
 _FILL_WEIGHT = 0.1
@@ -56,7 +56,7 @@ def text_rows(documents: Documents, rows: int, length: int, end_id: int, rng: np
     found = np.full((rows, length), end_id, dtype=np.int64)
     places = rng.integers(0, len(documents.tokens), rows)
     indices = np.searchsorted(documents.starts, places, side="right") - 1
-    fills = rng.integers(1, min(_LONGEST_FILL, length // 2) + 1, rows)
+    fills = rng.integers(1, min(LONGEST_FILL, length // 2) + 1, rows)
     begins = rng.random(rows) < 0.5
     for row, (index, fill, at_start) in enumerate(zip(indices, fills, begins, strict=True)):
         start, stop = documents.starts[index], documents.starts[index + 1]

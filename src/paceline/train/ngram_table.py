@@ -40,13 +40,11 @@ class Frequent:
 
     Attributes:
         contexts: [contexts, n], the most frequent first; of equally frequent ones, by their ids.
-        counts: [contexts], places in all.
         owners, windows, ends: [places], the first few places of each: the number of the context, ascending; the window;
             and where in it the last token of the context stands.
     """
 
     contexts: Ids
-    counts: Ids
     owners: Ids
     windows: Ids
     ends: Ids
@@ -65,7 +63,8 @@ def ngram_table(model: Transformer, config: NgramConfig, owner: Owner) -> NgramT
     found = frequent_contexts(windows.numpy(), config.context_tokens, config.contexts, config.places)
     batches = torch.split(torch.from_numpy(np.unique(found.windows)), config.windows_per_batch)
     parts = torch.split(torch.arange(len(found.contexts)), _CONTEXTS_AT_ONCE)
-    hidden = torch.empty(len(found.owners), model.spec.hidden_size, dtype=model.dtype)
+    with memory_is_set_by("places", config.places):
+        hidden = torch.empty(len(found.owners), model.spec.hidden_size, dtype=model.dtype)
     rows = []
     with progress("n-grams", len(batches) + len(parts)) as advance:
         with memory_is_set_by("windows_per_batch", config.windows_per_batch):
@@ -91,7 +90,7 @@ def frequent_contexts(tokens: Ids, length: int, most: int, places: int) -> Frequ
     owners = np.nonzero(taken)[0]
     first = np.searchsorted(owners, np.arange(len(chosen)))
     contexts = tokens[windows[first, None], begins[first, None] + np.arange(length)]
-    return Frequent(contexts, counts[chosen], owners, windows, begins + length - 1)
+    return Frequent(contexts, owners, windows, begins + length - 1)
 
 
 def _numbered(tokens: Ids, length: int) -> Ids:

@@ -84,7 +84,7 @@ def shaped(spec: Spec, config: ShapeConfig) -> Spec:
     if not config.given:
         return spec
     values = {**shape_of(spec), **_SIZES[config.model_size or "pace-13m"], **config.given}
-    layers, hidden, heads = values["num_layers"], values["hidden_size"], values["num_heads"]
+    layers, hidden, heads = (values[name] for name in ("num_layers", "hidden_size", "num_heads"))
     kv_heads = config.num_kv_heads or (heads if heads % 2 else heads // 2)
     if heads % kv_heads:
         raise _refusal("num_heads", heads, "num_kv_heads", kv_heads, "The first must be a multiple of the second.")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
@@ -35,6 +36,7 @@ _FUNCTION_ASKS = (
     "Write a Python function `{name}` that takes `{given}` and returns {what}.",
     "I need a Python function `{name}({given})`. It returns {what}.",
 )
+_SIGNS: dict[type, Callable[[int, int], int]] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
 _FIELDS = ("name", "town", "job", "age", "color", "pets", "active")
 _COLORS = ("red", "blue", "green", "white", "black", "yellow", "grey", "brown")
 _NAMES = ("scale", "shift", "change", "convert", "compute", "adjust", "update", "transform")
@@ -135,7 +137,7 @@ def _parsed(text: str) -> object:
 
 
 def _functions(rng: Random, level: int) -> Made:
-    """A function of one to three arithmetic steps; right is what compiles and defines it with its argument."""
+    """A function of one to three arithmetic steps; right is what compiles, and would return the same."""
     name, given = rng.choice(_NAMES), rng.choice("nxy")
     expression, what = given, f"`{given}`"
     for _ in range(level):
@@ -143,20 +145,41 @@ def _functions(rng: Random, level: int) -> Made:
         expression = f"({expression}) {sign} {n}" if sign == "*" and " " in expression else f"{expression} {sign} {n}"
         what += f" {verb} {n}"
     lines = [f"def {name}({given}):", f"    return {expression}"]
-    return say(rng, _FUNCTION_ASKS, name=name, given=given, what=what), "\n".join(lines), _defines(name, given)
+    return say(rng, _FUNCTION_ASKS, name=name, given=given, what=what), "\n".join(lines), _like(name, "\n".join(lines))
 
 
-def _defines(name: str, given: str) -> Callable[[str], bool]:
-    def check(text: str) -> bool:
-        try:
-            with catch_warnings(action="ignore"):  # of the text's own escapes and the like
-                body = ast.parse(text.replace("```python", "").replace("```", "")).body
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
-        found = [each for each in body if isinstance(each, ast.FunctionDef) and each.name == name]
-        return len(found) == 1 and [argument.arg for argument in found[0].args.args] == [given]
+def _like(name: str, wanted: str) -> Callable[[str], bool]:
+    """Whether a text defines the function `name` that `wanted` does; neither is run."""
+    expected = _returned(name, wanted)
+    return lambda text: _returned(name, text) == expected
 
-    return check
+
+def _returned(name: str, text: str) -> list[int] | None:
+    """What the function `name` of a text returns at some places: enough to tell one polynomial from another.
+
+    None where the text does not compile, or is no such function of one argument that returns what it reckons at once.
+    """
+    try:
+        with catch_warnings(action="ignore"):  # of the text's own escapes and the like
+            body = ast.parse(text.replace("```python", "").replace("```", "")).body
+        match [each for each in body if isinstance(each, ast.FunctionDef) and each.name == name]:
+            case [ast.FunctionDef(args=ast.arguments(args=[given]), body=[ast.Return(value=ast.expr() as result)])]:
+                return [_reckoned(result, given.arg, value) for value in range(5)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        pass
+    return None
+
+
+def _reckoned(node: ast.expr, given: str, value: int) -> int:
+    """The value of an expression of +, - and *, where the argument has a value; a ValueError for anything else."""
+    match node:
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() as op, right=right):
+            return _SIGNS[type(op)](_reckoned(left, given, value), _reckoned(right, given, value))
+        case ast.Constant(value=int(number)):
+            return number
+        case ast.Name(id=name) if name == given:
+            return value
+    raise ValueError(ast.dump(node)[:80])
 
 
 _MAKERS: dict[TaskKind, Callable[[Random, int], Made]] = {

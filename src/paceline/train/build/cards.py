@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from paceline.models.drafter_spec import drafter_spec
 from paceline.models.safetensors_file import read_json, read_tensors
@@ -86,8 +87,8 @@ templates and boilerplate are easy to draft.
 """
 
 
-def dllm_card(folder: Path, recipe: Recipe, solved: Mapping[str, Mapping[str, float]]) -> str:
-    """The card of the diffusion model in `folder`; `solved` is the share of held-out tasks by method and by kind."""
+def dllm_card(folder: Path, recipe: Recipe, points: Iterable[Mapping[str, Any]]) -> str:
+    """The card of the diffusion model in `folder`; `points` are those of `bench quality` on held-out tasks."""
     spec = transformer_spec(read_json(folder / "config.json"))
     config, text, last = recipe.dllm, recipe.checked_text, _last_evaluation(folder, "heldout_runs")
     batch, batched = config.batch
@@ -108,9 +109,10 @@ attention to both sides, row i predicts token i + 1. {_millions(folder)} M param
 Held out: as there, and tasks by a hash of their question, too.
 
 **Measured**: held-out loss {last["heldout_scattered"]:.3f} nats per token where random tokens are masked,
-{last["heldout_runs"]:.3f} where a run is. Held-out tasks that it solves greedily:
+{last["heldout_runs"]:.3f} where a run is. Share of {recipe.problems} held-out tasks that are solved greedily, with 95 %
+intervals; APD has the help of {BUNDLED_VERIFIER}:
 
-{_solved_table(solved)}
+{_solved_table(points)}
 
 **For** trying out and testing decoding. It knows three kinds of task in their own words, and no facts.
 """
@@ -127,8 +129,9 @@ The verifier of {BUNDLED_DLLM}: a small autoregressive model of the same tokens.
 {spec.family.capitalize()} layout, {spec.num_layers} layers of width {spec.hidden_size}, {_millions(folder)} M
 parameters, bfloat16.
 
-**Made by** `paceline zoo build`: {samples.texts.count:,} texts that {BUNDLED_DLLM} continued from left to right, one
-token per pass, then {config.fit.steps:,} steps at a peak rate of {config.fit.learning_rate:g}.
+**Made by** `paceline zoo build`: {samples.texts.count:,} texts that {BUNDLED_DLLM} continued from left to right, with
+{samples.tokens_per_step} token(s) per pass, then {config.fit.steps:,} steps at a peak rate of
+{config.fit.learning_rate:g}.
 {config.distill_share:.0%} of the loss is KL divergence to what it said of each of these tokens, the rest are next
 tokens of its corpus. `curve.png` shows the training.
 
@@ -142,11 +145,17 @@ def _last_evaluation(folder: Path, figure: str) -> Mapping[str, float]:
     return [line for line in read_log(folder / "run" / "log.jsonl") if figure in line][-1]
 
 
-def _solved_table(solved: Mapping[str, Mapping[str, float]]) -> str:
-    """Markdown: a row for each method, a column for each kind of task."""
-    kinds = list(next(iter(solved.values())))
-    lines = [f"| {method} | {' | '.join(f'{each[kind]:.0%}' for kind in kinds)} |" for method, each in solved.items()]
-    return "\n".join((f"| method | {' | '.join(kinds)} |", "|---" * (1 + len(kinds)) + "|", *lines))
+def _solved_table(points: Iterable[Mapping[str, Any]]) -> str:
+    """Markdown: a row for each setting, a column for each kind of task."""
+    rows = {each["setting"]: each["kinds"] for each in points}
+    kinds = list(next(iter(rows.values())))
+    lines = [f"| `{name}` | {' | '.join(_share(found[kind]) for kind in kinds)} |" for name, found in rows.items()]
+    return "\n".join((f"| setting | {' | '.join(kinds)} |", "|---" * (1 + len(kinds)) + "|", *lines))
+
+
+def _share(right: Mapping[str, Any]) -> str:
+    low, high = right["accuracy_interval"]
+    return f"{right['accuracy']:.0%} ({low:.0%} to {high:.0%})"
 
 
 def _millions(folder: Path) -> str:

@@ -49,7 +49,7 @@ class Row:
 
 
 def measure_rates(recipe: Recipe) -> Rates:
-    """Try some steps of everything: about half a minute on two cores."""
+    """Try steps of a transformer's and a drafter's training, and some answers: half a minute on two cores."""
     spec = bundled_target_spec()
     tokens = recipe.target.windows_per_batch * recipe.target.window_tokens
     flops = tokens * training_flops(spec, recipe.target.window_tokens)

@@ -54,7 +54,7 @@ class Recipe:
 
 
 def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
-    """The recipe of the bundled pair; `scale` below 1 makes every count smaller, to try the whole way.
+    """The recipe of the bundled models; `scale` below 1 makes every count smaller, to try the whole way.
 
     Raises:
         ConfigError: `scale` is not in (0, 1].

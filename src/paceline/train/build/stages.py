@@ -128,6 +128,16 @@ def _verifier(out: Path, recipe: Recipe) -> Stage:
     text = config.windows_per_batch * config.window_tokens
     said = config.samples_per_batch * answers_width(samples.texts)
     flops = (text + said) * training_flops(bundled_verifier_spec(bundled_target_spec()), config.window_tokens)
-    rows = (samples.window or 0) + (samples.kv_window or 0)
-    trained = (config.fit.steps, text + said, flops)
-    return Stage(folder, "config.json", make, "transformer", *trained, samples.texts, "samples", rows)
+    width = answers_width(samples.texts)
+    return Stage(
+        folder,
+        "config.json",
+        make,
+        "transformer",
+        config.fit.steps,
+        step_tokens=text + said,
+        step_flops=flops,
+        answers=samples.texts,
+        said_in="samples",
+        answer_rows=min(width, (samples.window or width) + (samples.kv_window or width)),
+    )
