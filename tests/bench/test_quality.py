@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 from talking import DRAFT, TARGET, talking
 from tiny import GOLDEN
@@ -25,7 +26,16 @@ from paceline.bench.quality import bench_quality
 from paceline.bench.quality_options import REFERENCE, FrontierBench, QualityBench
 from paceline.bench.quality_report import show_quality
 from paceline.bench.report import save_plot
-from paceline.errors import ConfigError, ContextOverflow, PacelineError, UnsupportedModel, VocabularyMismatch
+from paceline.decode.ngram_table import NgramTable, Owner, save_ngram_table
+from paceline.errors import (
+    CheckpointError,
+    ConfigError,
+    ContextOverflow,
+    PacelineError,
+    UnsupportedModel,
+    VocabularyMismatch,
+)
+from paceline.models.load import load_transformer
 
 DREAM, SMALL = GOLDEN / "apd-tiny" / "dream", GOLDEN / "apd-tiny" / "qwen2"
 SETTINGS = ("ar", "dflash,block_size=4", "verifier", "diffusion,threshold=0.9", "apd", "apd,schedule=fixed,window=8")
@@ -91,6 +101,50 @@ def test_every_point_is_that_of_the_public_api(options: QualityBench, models: di
     assert points["apd"]["weight_bytes"] == points[REFERENCE]["weight_bytes"] + points["verifier"]["weight_bytes"]
     assert points["dflash,block_size=4"]["weight_bytes"] > points["ar"]["weight_bytes"]
     assert points["apd"]["prefix_hit_rate"] > 0.0
+
+
+def table_of(folder: Path, verifier: Path) -> Path:
+    """A table of n-grams that says 65 behind every token but the last ten."""
+    owner, contexts = Owner.of(verifier, load_transformer(verifier)), torch.arange(246).unsqueeze(-1)
+    rows = len(contexts)
+    table = NgramTable(owner, contexts, torch.full((rows, 1), 65), torch.full((rows, 1), 9.0), torch.zeros(rows))
+    save_ngram_table(table, folder)
+    return folder
+
+
+def test_a_table_of_ngrams_works_as_in_the_public_api(
+    options: QualityBench, models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, honest, found = table_of(tmp_path / "table", models["verifier"]), exam_module._decode, []
+
+    def watched(contender: Any, jobs: Sequence[Any]) -> Any:
+        batch = honest(contender, jobs)
+        if contender.name.startswith("apd"):
+            found.append(batch.answers[0])
+        return batch
+
+    monkeypatch.setattr(exam_module, "_decode", watched)
+    bench_quality(replace(options, settings=(f"apd,ngrams={table}",)))
+    ours = found[1:]  # behind the warm-up
+    llm = LLM(models["dllm"], verifier=models["verifier"], ngrams=table)
+    theirs = llm.generate([problem.messages for problem in held_out(4)], Sampling(max_tokens=LENGTH, seed=0))
+    assert [each.token_ids for each in ours] == [each.token_ids for each in theirs]
+    assert [each.stats.verifier_skips for each in ours] == [each.stats.verifier_skips for each in theirs]
+    assert sum(each.stats.verifier_skips for each in ours) > 0
+    for place, message in (
+        (tmp_path, r"has no ngrams\.npz"),
+        (table_of(tmp_path / "other", SMALL), "another verifier"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            bench_quality(replace(options, settings=(f"apd,ngrams={place}",)))
+
+
+@pytest.mark.parametrize("name", ["dllm", "target"])
+def test_a_model_without_a_tokenizer_is_named(options: QualityBench, name: str) -> None:
+    bare = {"dllm": DREAM, "target": TARGET}[name]
+    with pytest.raises(ConfigError, match=f"{name} is '.*{bare.name}' and has no tokenizer") as told:
+        bench_quality(replace(options, settings=("ar",), **{name: bare}))
+    assert told.value.param == name
 
 
 def prompt_ids(models: dict[str, Path], index: int) -> list[int]:

@@ -38,7 +38,8 @@ ACCURACY_DEFINITIONS = {
     "keys and values were there from earlier passes; null for other models",
     "perplexity": "exp of minus the mean over tokens of the logarithm of the exact target's probability at temperature "
     "1, after the tokens before it; low for likely text, right or wrong",
-    "weight_bytes": "parameters of all models that work in it, in float32; copies that a CPU makes of them not counted",
+    "weight_bytes": "parameters of all models that work in it, in float32; copies that a CPU makes of them and a table of "
+    "n-grams not counted",
     "working_bytes": "the most that tensors held at once beside the weights while the first batch was decoded: caches, "
     "activations, logits. What one operation of torch needs for itself is not seen",
 }

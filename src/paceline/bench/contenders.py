@@ -16,6 +16,7 @@ from paceline.bench.entry import Entry
 from paceline.bench.footprint import weight_bytes
 from paceline.bench.quality_options import QualityBench
 from paceline.decode.methods import Parts, decoder_of
+from paceline.decode.ngram_table import ngrams_for
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder
 from paceline.errors import ConfigError
@@ -23,6 +24,7 @@ from paceline.llm import LLM
 from paceline.models.load import check_same_tokens, resolve
 from paceline.models.pairs import usable_tokens
 from paceline.models.transformer import Transformer
+from paceline.text import Tokenizer
 from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_TARGET, BUNDLED_VERIFIER
 
 __all__ = ["Contender", "Models", "named_models", "open_models"]
@@ -48,12 +50,14 @@ class Models:
     """The target with its drafter, if it has one, and the diffusion model with its verifier.
 
     Attributes:
+        verifier_folder: which it was loaded from.
         usable_tokens: ids from here on are not in all of them.
     """
 
     target: LLM
     dllm: LLM
     verifier: Transformer
+    verifier_folder: Path
     usable_tokens: int
 
     def judge(self) -> Target:
@@ -65,6 +69,7 @@ class Models:
 
         Raises:
             ConfigError: dflash, and the target has no drafter.
+            CheckpointError: apd with a table of n-grams that cannot be read, or is of another verifier.
         """
         return [self._contender(entry) for entry in entries]
 
@@ -76,7 +81,15 @@ class Models:
             remedy = "Name one with --drafter, or name the settings without dflash."
             raise ConfigError(f"setting {entry.name!r}: the target has no drafter.", remedy=remedy, param="drafter")
         method = "ar" if entry.method == "verifier" else entry.method
-        parts = Parts(model, partner, self.usable_tokens, llm.end_token_ids, entry.settings, entry.block_size)
+        parts = Parts(
+            model=model,
+            partner=partner,
+            usable_tokens=self.usable_tokens,
+            end_token_ids=llm.end_token_ids,
+            settings=entry.settings,
+            block_size=entry.block_size,
+            ngrams=ngrams_for(entry.settings, self.verifier_folder, self.verifier),
+        )
         working: list[nn.Module] = [model] if partner is None else [model, partner]
         return Contender(entry.name, decoder_of(method, parts), llm, weight_bytes(working))
 
@@ -92,12 +105,18 @@ def open_models(options: QualityBench) -> Models:
     reader = LLM(target, drafter=options.drafter, device=options.device)
     writer = LLM(dllm, verifier=verifier, method="apd", device=options.device)
     assert writer.verifier is not None, "apd has one"
-    if reader.tokenizer is None or writer.tokenizer is None:
-        remedy = "Problems are text: give checkpoints with their tokenizers."
-        raise ConfigError("The diffusion model or the target has no tokenizer.", remedy=remedy, param="target")
-    check_same_tokens(writer.tokenizer.vocabulary, reader.tokenizer.vocabulary, more=True)
-    shared = usable_tokens(writer.model, writer.verifier, writer.tokenizer, resolve(verifier))
-    return Models(reader, writer, writer.verifier, min(shared, reader.target.usable_tokens))
+    reads, writes = _tokenizer_of(reader, "target", target), _tokenizer_of(writer, "dllm", dllm)
+    check_same_tokens(writes.vocabulary, reads.vocabulary, more=True)
+    folder = resolve(verifier)
+    shared = usable_tokens(writer.model, writer.verifier, writes, folder)
+    return Models(reader, writer, writer.verifier, folder, min(shared, reader.target.usable_tokens))
+
+
+def _tokenizer_of(llm: LLM, param: str, name: str | Path) -> Tokenizer:
+    if llm.tokenizer is None:
+        remedy = "Problems are text: give a checkpoint with its tokenizer."
+        raise ConfigError(f"{param} is {str(name)!r:.80} and has no tokenizer.", remedy=remedy, param=param)
+    return llm.tokenizer
 
 
 def named_models(options: QualityBench) -> tuple[str | Path, str | Path, str | Path]:
