@@ -18,11 +18,10 @@ from tiny_tokenizers import byte_level, save
 
 import paceline.bench.exam as exam_module
 from paceline import LLM, Completion, Sampling
-from paceline.bench.accuracy import ACCURACY_DEFINITIONS
-from paceline.bench.fidelity import fidelity_of
+from paceline.bench.fidelity import log_likelihood_of
 from paceline.bench.frontier import bench_frontier, frontier
 from paceline.bench.problems import held_out
-from paceline.bench.quality import bench_quality
+from paceline.bench.quality import QUALITY_DEFINITIONS, bench_quality
 from paceline.bench.quality_options import REFERENCE, FrontierBench, QualityBench
 from paceline.bench.quality_report import show_quality
 from paceline.bench.report import save_plot
@@ -90,14 +89,14 @@ def test_every_point_is_that_of_the_public_api(options: QualityBench, models: di
         assert point["first_token_ms"] < 1000.0 * point["seconds"]
         prefix = sum(each.prefix_tokens for each in stats)
         assert point["prefix_hit_rate"] == (sum(each.reused_tokens for each in stats) / prefix if prefix else None)
-        judged = [
-            fidelity_of(target, prompt_ids(models, index), Sampling(), 0, own=(), other=answer.token_ids)
+        total = sum(
+            log_likelihood_of(target, prompt_ids(models, index), Sampling(), answer.token_ids)
             for index, answer in enumerate(answers)
-        ]
-        mean = sum(each.log_likelihood for each in judged) / tokens
-        assert point["perplexity"] == pytest.approx(math.exp(-mean), rel=1e-6)
+        )
+        assert point["generative_perplexity"] == pytest.approx(math.exp(-total / tokens), rel=1e-6)
         assert point["working_bytes"] > 0
-        assert point.keys() - {"setting", "method", "problems", "right"} <= ACCURACY_DEFINITIONS.keys()
+        by_level = {name for found in point["levels"].values() for name in found}
+        assert point.keys() | by_level == QUALITY_DEFINITIONS.keys() == result["definitions"].keys()
     assert points["apd"]["weight_bytes"] == points[REFERENCE]["weight_bytes"] + points["verifier"]["weight_bytes"]
     assert points["dflash,block_size=4"]["weight_bytes"] > points["ar"]["weight_bytes"]
     assert points["apd"]["prefix_hit_rate"] > 0.0

@@ -16,7 +16,9 @@ from paceline.bench.intervals import Pairs, kept_share_low, wilson
 __all__ = ["ACCURACY_DEFINITIONS", "Attempt", "accuracy_figures", "kept_figures", "speed_figures"]
 
 ACCURACY_DEFINITIONS = {
-    "accuracy": "share of right answers, by the check of each problem",
+    "problems": "how many were answered; in kinds and levels, of that kind or level",
+    "right": "how many of the answers are right, by the check of each problem",
+    "accuracy": "right / problems",
     "accuracy_interval": "its 95 % interval (Wilson's score test)",
     "kinds": "accuracy and its interval by kind of problem",
     "levels": "the same by steps of thought, with the passes that an answer and a token of it took",
@@ -36,12 +38,6 @@ ACCURACY_DEFINITIONS = {
     "stays where it is, of one repeat",
     "prefix_hit_rate": "of the tokens before the first mask, over all passes of a diffusion model: the share whose "
     "keys and values were there from earlier passes; null for other models",
-    "perplexity": "exp of minus the mean over tokens of the logarithm of the exact target's probability at temperature "
-    "1, after the tokens before it; low for likely text, right or wrong",
-    "weight_bytes": "parameters of all models that work in it, in float32; copies that a CPU makes of them and a table of "
-    "n-grams not counted",
-    "working_bytes": "the most that tensors held at once beside the weights while the first batch was decoded: caches, "
-    "activations, logits. What one operation of torch needs for itself is not seen",
 }
 """What each figure means; part of every result."""
 

@@ -7,15 +7,14 @@ the exact target. Puts together problems, models and figures, which other files 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline import __version__
 from paceline.bench.accuracy import ACCURACY_DEFINITIONS, Attempt, accuracy_figures, kept_figures, speed_figures
 from paceline.bench.contenders import Contender, Models, named_models, open_models
 from paceline.bench.exam import Batch, Exam, answers_of, exam_of, race, seconds_of, working_bytes
-from paceline.bench.fidelity import Fidelity, fidelity_figures, fidelity_of
+from paceline.bench.fidelity import log_likelihood_of
 from paceline.bench.machine import machine_facts, watch_machine
 from paceline.bench.options import as_plain_data
 from paceline.bench.problems import Problem, held_out
@@ -25,7 +24,21 @@ from paceline.completion import Completion
 from paceline.decode.target import Target
 from paceline.zoo.catalog import BUNDLED_DRAFTER
 
-__all__ = ["bench_quality"]
+__all__ = ["QUALITY_DEFINITIONS", "bench_quality"]
+
+QUALITY_DEFINITIONS = {
+    "setting": "as it was written: the method, and what its words set",
+    "method": "that decodes: ar, dflash, diffusion or apd; for the verifier alone ar",
+    **ACCURACY_DEFINITIONS,
+    "generative_perplexity": "of the answers: exp of minus the mean over their tokens of the logarithm of the exact "
+    "target's probability at temperature 1, after the tokens before it; low for likely text, right or wrong. The judge "
+    "is the target itself, so ar and dflash are low by construction: compare diffusion settings with one another",
+    "weight_bytes": "parameters of all models that work in it, in float32; not counted: copies that a CPU makes of "
+    "them, and a table of n-grams",
+    "working_bytes": "the most that tensors held at once beside the weights while the first batch was decoded: caches, "
+    "activations, logits. What one operation of torch needs for itself is not seen",
+}
+"""What each figure of a point means; part of every result."""
 
 
 def bench_quality(options: QualityBench) -> dict[str, Any]:
@@ -55,7 +68,7 @@ def bench_quality(options: QualityBench) -> dict[str, Any]:
             "settings": _settings(options, models, exam),
             "machine": machine_facts(models.judge().device),
             "what_else_ran": others,
-            "definitions": ACCURACY_DEFINITIONS,
+            "definitions": QUALITY_DEFINITIONS,
             "points": points,
         }
 
@@ -69,7 +82,8 @@ def _points(
     reference: str,
 ) -> list[dict[str, Any]]:
     attempts = {name: _attempts(exam.problems, found) for name, found in batches.items()}
-    perplexity = _perplexity(judge, exam)
+    answers = {name: answers_of(found) for name, found in batches.items()}
+    known = _log_likelihoods(judge, exam, (answer for found in answers.values() for answer in found))
     return [
         {
             "setting": each.name,
@@ -77,7 +91,7 @@ def _points(
             **accuracy_figures(attempts[each.name]),
             **kept_figures(attempts[each.name], attempts[reference]),
             **speed_figures(attempts[each.name], seconds_of(batches[each.name])),
-            "perplexity": perplexity(answers_of(batches[each.name])),
+            "generative_perplexity": _perplexity(answers[each.name], known),
             "weight_bytes": each.weight_bytes,
             "working_bytes": peak,
         }
@@ -90,32 +104,31 @@ def _attempts(problems: Sequence[Problem], batches: Sequence[Sequence[Batch]]) -
     first_seconds = [seconds for repeats in batches for seconds in repeats[0].first_seconds]
     return [
         Attempt(
-            problem.task.kind,
-            problem.task.level,
-            problem.task.check(answer.text),
-            len(answer.token_ids),
-            answer.stats.forward_passes,
-            seconds,
-            answer.stats.prefix_tokens,
-            answer.stats.reused_tokens,
+            kind=problem.task.kind,
+            level=problem.task.level,
+            right=problem.task.check(answer.text),
+            tokens=len(answer.token_ids),
+            forwards=answer.stats.forward_passes,
+            first_seconds=seconds,
+            prefix_tokens=answer.stats.prefix_tokens,
+            reused_tokens=answer.stats.reused_tokens,
         )
         for problem, answer, seconds in zip(problems, answers, first_seconds, strict=True)
     ]
 
 
-def _perplexity(judge: Target, exam: Exam) -> Callable[[Sequence[Completion]], float]:
-    """Of all answers of a setting; an answer that several settings gave is read once."""
+def _log_likelihoods(
+    judge: Target, exam: Exam, answers: Iterable[Completion]
+) -> dict[tuple[int, tuple[int, ...]], float]:
+    """By problem and token ids: an answer that several settings gave is read once."""
+    asked = {(answer.prompt_index, tuple(answer.token_ids)): exam.jobs[answer.prompt_index] for answer in answers}
+    return {key: log_likelihood_of(judge, job.prompt, job.sampling, key[1]) for key, job in asked.items()}
 
-    @cache
-    def judged(index: int, tokens: tuple[int, ...]) -> Fidelity:
-        job = exam.jobs[index]
-        return fidelity_of(judge, job.prompt, job.sampling, job.seed, own=(), other=tokens)
 
-    def perplexity(answers: Sequence[Completion]) -> float:
-        found = [judged(answer.prompt_index, tuple(answer.token_ids)) for answer in answers]
-        return math.exp(-fidelity_figures(found)["log_likelihood"])
-
-    return perplexity
+def _perplexity(answers: Sequence[Completion], known: Mapping[tuple[int, tuple[int, ...]], float]) -> float:
+    """Of all answers of a setting, from their log-likelihoods."""
+    total = sum(known[answer.prompt_index, tuple(answer.token_ids)] for answer in answers)
+    return math.exp(-total / sum(len(answer.token_ids) for answer in answers))
 
 
 def _settings(options: QualityBench, models: Models, exam: Exam) -> dict[str, Any]:
