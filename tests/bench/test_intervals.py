@@ -84,7 +84,7 @@ def test_without_any_difference_it_is_wilsons_margin() -> None:
     assert low == pytest.approx(1.0 / (1.0 + 1.6448536**2 / 80))
 
 
-def test_problems_that_neither_answers_do_not_count_and_those_of_both_do() -> None:
+def test_what_neither_gets_right_does_not_count_and_what_both_do_does() -> None:
     few, many, more = (
         kept_share_low(pairs) for pairs in (Pairs(80, 3, 5, 0), Pairs(80, 3, 5, 900), Pairs(90, 3, 5, 0))
     )
