@@ -16,7 +16,7 @@ from talking import DRAFT, TARGET, talking
 from tiny import GOLDEN
 from tiny_tokenizers import byte_level, save
 
-import paceline.bench.exam as exam_module
+import paceline.bench.evaluation as evaluation_module
 from paceline import LLM, Completion, Sampling
 from paceline.bench.fidelity import log_likelihood_of
 from paceline.bench.frontier import bench_frontier, frontier
@@ -114,15 +114,15 @@ def table_of(folder: Path, verifier: Path) -> Path:
 def test_a_table_of_ngrams_works_as_in_the_public_api(
     options: QualityBench, models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, honest, found = table_of(tmp_path / "table", models["verifier"]), exam_module._decode, []
+    table, honest, found = table_of(tmp_path / "table", models["verifier"]), evaluation_module._decode, []
 
-    def watched(contender: Any, jobs: Sequence[Any]) -> Any:
-        batch = honest(contender, jobs)
-        if contender.name.startswith("apd"):
+    def watched(system: Any, jobs: Sequence[Any]) -> Any:
+        batch = honest(system, jobs)
+        if system.name.startswith("apd"):
             found.append(batch.answers[0])
         return batch
 
-    monkeypatch.setattr(exam_module, "_decode", watched)
+    monkeypatch.setattr(evaluation_module, "_decode", watched)
     bench_quality(replace(options, settings=(f"apd,ngrams={table}",)))
     ours = found[1:]  # behind the warm-up
     llm = LLM(models["dllm"], verifier=models["verifier"], ngrams=table)
@@ -160,16 +160,16 @@ def test_a_batch_and_repeats_change_no_answer(options: QualityBench) -> None:
 
 def test_right_answers_are_counted_and_compared(options: QualityBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference is made to know all answers, and APD all but that of the first problem."""
-    problems, honest = held_out(4), exam_module._decode
+    problems, honest = held_out(4), evaluation_module._decode
 
-    def knowing(contender: Any, jobs: Sequence[Any]) -> Any:
-        batch = honest(contender, jobs)
-        known = {REFERENCE: 0, "apd": 1}.get(contender.name, 4)
+    def knowing(system: Any, jobs: Sequence[Any]) -> Any:
+        batch = honest(system, jobs)
+        known = {REFERENCE: 0, "apd": 1}.get(system.name, 4)
         texts = [problems[job.prompt_index].task.answer if job.prompt_index >= known else "" for job in jobs]
         answers = [replace(answer, text=text) for answer, text in zip(batch.answers, texts, strict=True)]
         return replace(batch, answers=answers)
 
-    monkeypatch.setattr(exam_module, "_decode", knowing)
+    monkeypatch.setattr(evaluation_module, "_decode", knowing)
     points = {point["setting"]: point for point in bench_quality(options)["points"]}
     assert points[REFERENCE]["accuracy"] == points[REFERENCE]["kept_share"] == 1.0
     assert points["apd"]["accuracy"] == points["apd"]["kept_share"] == 0.75
@@ -270,7 +270,7 @@ def test_the_lists_of_settings_hold_what_they_should() -> None:
         {"ar", "dflash", "verifier", "apd", REFERENCE} <= set(quality.settings) <= {*swept.settings, *quality.settings}
     )
     assert set(quality.settings) - set(swept.settings) == {"diffusion,strategy=left_to_right"}
-    assert len(swept.entries) == len(set(swept.settings))
+    assert len(swept.configurations) == len(set(swept.settings))
     assert QualityBench(kinds=("sums,records", "functions")).kinds == ("sums", "records", "functions")
 
 

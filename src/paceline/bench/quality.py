@@ -11,15 +11,23 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline import __version__
-from paceline.bench.accuracy import ACCURACY_DEFINITIONS, Attempt, accuracy_figures, kept_figures, speed_figures
-from paceline.bench.contenders import Contender, Models, named_models, open_models
-from paceline.bench.exam import Batch, Exam, answers_of, exam_of, race, seconds_of, working_bytes
+from paceline.bench.accuracy import ACCURACY_DEFINITIONS, GradedAnswer, accuracy_figures, kept_figures, speed_figures
+from paceline.bench.evaluation import (
+    Batch,
+    Evaluation,
+    answer_all,
+    answers_of,
+    evaluation_of,
+    seconds_of,
+    working_bytes,
+)
 from paceline.bench.fidelity import log_likelihood_of
 from paceline.bench.machine import machine_facts, watch_machine
 from paceline.bench.options import as_plain_data
 from paceline.bench.problems import Problem, held_out
 from paceline.bench.quality_options import QualityBench
 from paceline.bench.race import threads
+from paceline.bench.systems import Models, System, named_models, open_models
 from paceline.completion import Completion
 from paceline.decode.target import Target
 from paceline.zoo.catalog import BUNDLED_DRAFTER
@@ -50,22 +58,22 @@ def bench_quality(options: QualityBench) -> dict[str, Any]:
     Raises:
         PacelineError: settings or models that cannot be used; nothing has been measured then.
     """
-    problems, entries = held_out(options.problems, options.kinds), options.entries
+    problems, configurations = held_out(options.problems, options.kinds), options.configurations
     with threads(options.threads):
         models = open_models(options)
-        contenders = models.contenders(entries)
-        exam = exam_of(models, problems, options.max_tokens)
-        for contender in contenders:
-            for job in exam.jobs:
-                contender.decoder.check(job.prompt, job.sampling)
+        systems = models.systems(configurations)
+        evaluation = evaluation_of(models, problems, options.max_tokens)
+        for system in systems:
+            for job in evaluation.jobs:
+                system.decoder.check(job.prompt, job.sampling)
         with watch_machine() as others:
-            peaks = [working_bytes(contender, exam.jobs[: options.batch]) for contender in contenders]
-            batches = race(contenders, exam, options)
-        points = _points(contenders, peaks, batches, models.judge(), exam, options.reference)
+            peaks = [working_bytes(system, evaluation.jobs[: options.batch]) for system in systems]
+            batches = answer_all(systems, evaluation, options)
+        points = _points(systems, peaks, batches, models.judge(), evaluation, options.reference)
         return {
             "bench": "quality",
             "paceline": __version__,
-            "settings": _settings(options, models, exam),
+            "settings": _settings(options, models, evaluation),
             "machine": machine_facts(models.judge().device),
             "what_else_ran": others,
             "definitions": QUALITY_DEFINITIONS,
@@ -74,36 +82,36 @@ def bench_quality(options: QualityBench) -> dict[str, Any]:
 
 
 def _points(
-    contenders: Sequence[Contender],
+    systems: Sequence[System],
     peaks: Sequence[int],
     batches: Mapping[str, list[list[Batch]]],
     judge: Target,
-    exam: Exam,
+    evaluation: Evaluation,
     reference: str,
 ) -> list[dict[str, Any]]:
-    attempts = {name: _attempts(exam.problems, found) for name, found in batches.items()}
+    graded = {name: _graded(evaluation.problems, found) for name, found in batches.items()}
     answers = {name: answers_of(found) for name, found in batches.items()}
-    known = _log_likelihoods(judge, exam, (answer for found in answers.values() for answer in found))
+    known = _log_likelihoods(judge, evaluation, (answer for found in answers.values() for answer in found))
     return [
         {
             "setting": each.name,
             "method": each.decoder.name,
-            **accuracy_figures(attempts[each.name]),
-            **kept_figures(attempts[each.name], attempts[reference]),
-            **speed_figures(attempts[each.name], seconds_of(batches[each.name])),
+            **accuracy_figures(graded[each.name]),
+            **kept_figures(graded[each.name], graded[reference]),
+            **speed_figures(graded[each.name], seconds_of(batches[each.name])),
             "generative_perplexity": _perplexity(answers[each.name], known),
             "weight_bytes": each.weight_bytes,
             "working_bytes": peak,
         }
-        for each, peak in zip(contenders, peaks, strict=True)
+        for each, peak in zip(systems, peaks, strict=True)
     ]
 
 
-def _attempts(problems: Sequence[Problem], batches: Sequence[Sequence[Batch]]) -> list[Attempt]:
+def _graded(problems: Sequence[Problem], batches: Sequence[Sequence[Batch]]) -> list[GradedAnswer]:
     answers = answers_of(batches)
     first_seconds = [seconds for repeats in batches for seconds in repeats[0].first_seconds]
     return [
-        Attempt(
+        GradedAnswer(
             kind=problem.task.kind,
             level=problem.task.level,
             right=problem.task.check(answer.text),
@@ -118,10 +126,10 @@ def _attempts(problems: Sequence[Problem], batches: Sequence[Sequence[Batch]]) -
 
 
 def _log_likelihoods(
-    judge: Target, exam: Exam, answers: Iterable[Completion]
+    judge: Target, evaluation: Evaluation, answers: Iterable[Completion]
 ) -> dict[tuple[int, tuple[int, ...]], float]:
     """By problem and token ids: an answer that several settings gave is read once."""
-    asked = {(answer.prompt_index, tuple(answer.token_ids)): exam.jobs[answer.prompt_index] for answer in answers}
+    asked = {(answer.prompt_index, tuple(answer.token_ids)): evaluation.jobs[answer.prompt_index] for answer in answers}
     return {key: log_likelihood_of(judge, job.prompt, job.sampling, key[1]) for key, job in asked.items()}
 
 
@@ -131,10 +139,10 @@ def _perplexity(answers: Sequence[Completion], known: Mapping[tuple[int, tuple[i
     return math.exp(-total / sum(len(answer.token_ids) for answer in answers))
 
 
-def _settings(options: QualityBench, models: Models, exam: Exam) -> dict[str, Any]:
+def _settings(options: QualityBench, models: Models, evaluation: Evaluation) -> dict[str, Any]:
     """The settings in effect, as plain data."""
     names = dict(zip(("dllm", "verifier", "target"), map(str, named_models(options)), strict=True))
     if options.drafter is None and models.target.drafter is not None:
         names["drafter"] = BUNDLED_DRAFTER
-    entries = [entry.name for entry in options.entries]
-    return as_plain_data(options) | names | {"settings": entries, "max_tokens": exam.sampling.max_tokens}
+    configurations = [configuration.name for configuration in options.configurations]
+    return as_plain_data(options) | names | {"settings": configurations, "max_tokens": evaluation.sampling.max_tokens}

@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import nn
 
-from paceline.bench.entry import Entry
+from paceline.bench.configuration import Configuration
 from paceline.bench.footprint import weight_bytes
 from paceline.bench.quality_options import QualityBench
 from paceline.decode.methods import Parts, decoder_of
@@ -27,11 +27,11 @@ from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
 from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_TARGET, BUNDLED_VERIFIER
 
-__all__ = ["Contender", "Models", "named_models", "open_models"]
+__all__ = ["Models", "System", "named_models", "open_models"]
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class System:
     """One setting, ready to decode.
 
     Attributes:
@@ -64,34 +64,35 @@ class Models:
         """The exact target that says how probable an answer is."""
         return Target(self.target.model, self.usable_tokens)
 
-    def contenders(self, entries: Sequence[Entry]) -> list[Contender]:
+    def systems(self, configurations: Sequence[Configuration]) -> list[System]:
         """A decoder for each.
 
         Raises:
             ConfigError: dflash, and the target has no drafter.
             CheckpointError: apd with a table of n-grams that cannot be read, or is of another verifier.
         """
-        return [self._contender(entry) for entry in entries]
+        return [self._system(configuration) for configuration in configurations]
 
-    def _contender(self, entry: Entry) -> Contender:
-        llm = self.target if entry.method in ("ar", "dflash") else self.dllm
-        model = self.verifier if entry.method == "verifier" else llm.model
-        partner = {"dflash": self.target.drafter, "apd": self.verifier}.get(entry.method)
-        if entry.method == "dflash" and partner is None:
+    def _system(self, configuration: Configuration) -> System:
+        llm = self.target if configuration.method in ("ar", "dflash") else self.dllm
+        model = self.verifier if configuration.method == "verifier" else llm.model
+        partner = {"dflash": self.target.drafter, "apd": self.verifier}.get(configuration.method)
+        if configuration.method == "dflash" and partner is None:
+            told = f"setting {configuration.name!r}: the target has no drafter."
             remedy = "Name one with --drafter, or name the settings without dflash."
-            raise ConfigError(f"setting {entry.name!r}: the target has no drafter.", remedy=remedy, param="drafter")
-        method = "ar" if entry.method == "verifier" else entry.method
+            raise ConfigError(told, remedy=remedy, param="drafter")
+        method = "ar" if configuration.method == "verifier" else configuration.method
         parts = Parts(
             model=model,
             partner=partner,
             usable_tokens=self.usable_tokens,
             end_token_ids=llm.end_token_ids,
-            settings=entry.settings,
-            block_size=entry.block_size,
-            ngrams=ngrams_for(entry.settings, self.verifier_folder, self.verifier),
+            settings=configuration.settings,
+            block_size=configuration.block_size,
+            ngrams=ngrams_for(configuration.settings, self.verifier_folder, self.verifier),
         )
         working: list[nn.Module] = [model] if partner is None else [model, partner]
-        return Contender(entry.name, decoder_of(method, parts), llm, weight_bytes(working))
+        return System(configuration.name, decoder_of(method, parts), llm, weight_bytes(working))
 
 
 def open_models(options: QualityBench) -> Models:
