@@ -19,9 +19,8 @@ from typing import Any, Unpack, cast
 import torch
 
 from paceline.completion import Chunk, Completion
-from paceline.decode.adaptive import Adaptive
 from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
-from paceline.decode.ngram_table import NgramTable, Owner, load_ngram_table
+from paceline.decode.ngram_table import ngrams_for
 from paceline.decode.noise import derive_seed, draw_seed
 from paceline.decode.settings import MethodSettings, settings_of
 from paceline.decode.target import Target
@@ -99,8 +98,7 @@ class LLM:
         if beside is not None and chosen == "apd":
             _check_verifier(beside)
         place = _device(device)
-        self.max_batch = max_batch
-        self.tokenizer = load_tokenizer(folder)
+        self.max_batch, self.tokenizer = max_batch, load_tokenizer(folder)
         self.model = _load_target(folder, precision, place)
         self.drafter = self.verifier = None
         if beside is not None and chosen == "dflash":
@@ -110,8 +108,15 @@ class LLM:
         self.end_token_ids = end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
         partner = self.drafter or self.verifier
         self._usable_tokens = usable_tokens(self.model, partner, self.tokenizer, beside)
-        ngrams = _load_ngrams(own, beside, self.verifier)
-        parts = Parts(self.model, partner, self._usable_tokens, self.end_token_ids, own, block_size, ngrams)
+        parts = Parts(
+            model=self.model,
+            partner=partner,
+            usable_tokens=self._usable_tokens,
+            end_token_ids=self.end_token_ids,
+            settings=own,
+            block_size=block_size,
+            ngrams=ngrams_for(own, beside, self.verifier),
+        )
         self._decoder: Decoder[Any] = decoder_of(chosen, parts)
 
     @property
@@ -237,14 +242,6 @@ def _load_target(folder: Path, precision: Precision, device: torch.device) -> Tr
     """A whole model: any but a drafter."""
     dtypes = dtypes_of(precision, read_json(folder / "config.json"), device)
     return load_transformer(folder, dtypes.products, device, attention_dtype=dtypes.attention)
-
-
-def _load_ngrams(settings: object, folder: Path | None, verifier: Transformer | None) -> NgramTable | None:
-    """The table that is to help the verifier in `folder`, where one was asked for."""
-    if folder is None or verifier is None or not isinstance(settings, Adaptive) or settings.ngrams is None:
-        return None
-    place = Path(settings.ngrams).expanduser()
-    return load_ngram_table(place, Owner.of(folder, verifier), verifier.embed.weight.device)
 
 
 def _check_verifier(folder: Path) -> None:

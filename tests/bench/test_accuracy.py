@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.accuracy import ACCURACY_DEFINITIONS, Attempt, accuracy_figures, kept_figures, speed_figures
+from paceline.bench.accuracy import ACCURACY_DEFINITIONS, GradedAnswer, accuracy_figures, kept_figures, speed_figures
 from paceline.bench.intervals import Pairs, kept_share_low, wilson
 
 MINE = [
-    Attempt("sums", 1, True, 10, 5, 0.1, 100, 50),
-    Attempt("sums", 2, False, 20, 5, 0.4, 100, 90),
-    Attempt("records", 1, True, 30, 10, 0.2, 200, 100),
+    GradedAnswer("sums", 1, True, 10, 5, 0.1, 100, 50),
+    GradedAnswer("sums", 2, False, 20, 5, 0.4, 100, 90),
+    GradedAnswer("records", 1, True, 30, 10, 0.2, 200, 100),
 ]
 THEIRS = [
-    Attempt("sums", 1, True, 10, 11, 0.1, 0, 0),
-    Attempt("sums", 2, True, 20, 21, 0.1, 0, 0),
-    Attempt("records", 1, False, 30, 31, 0.1, 0, 0),
+    GradedAnswer("sums", 1, True, 10, 11, 0.1, 0, 0),
+    GradedAnswer("sums", 2, True, 20, 21, 0.1, 0, 0),
+    GradedAnswer("records", 1, False, 30, 31, 0.1, 0, 0),
 ]
 
 
@@ -50,4 +50,5 @@ def test_what_is_kept_is_paired() -> None:
 
 def test_every_figure_is_defined() -> None:
     figures = accuracy_figures(MINE) | speed_figures(MINE, 1.0) | kept_figures(MINE, THEIRS)
-    assert figures.keys() - {"problems", "right"} <= ACCURACY_DEFINITIONS.keys()
+    by_level = {name for found in figures["levels"].values() for name in found}
+    assert figures.keys() | by_level == ACCURACY_DEFINITIONS.keys()

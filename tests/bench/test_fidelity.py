@@ -8,7 +8,7 @@ import pytest
 import torch
 from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 
-from paceline.bench.fidelity import Fidelity, fidelity_figures, fidelity_of
+from paceline.bench.fidelity import Fidelity, fidelity_figures, fidelity_of, log_likelihood_of
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.noise import NoiseCache
 from paceline.decode.target import Target
@@ -53,6 +53,7 @@ def test_figures_are_those_of_a_slow_reference(temperature: float, length: int) 
         agreed, total = slowly(model, temperature, 7, tokens)
         assert (found.tokens, found.agreed, found.same) == (length, agreed, tokens == own)
         assert found.log_likelihood == pytest.approx(total, rel=1e-9)
+        assert log_likelihood_of(model, PROMPT, sampling, tokens) == found.log_likelihood
     assert fidelity_of(model, PROMPT, sampling, 7, own=own, other=own).agreed == length
 
 

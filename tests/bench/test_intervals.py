@@ -84,6 +84,16 @@ def test_without_any_difference_it_is_wilsons_margin() -> None:
     assert low == pytest.approx(1.0 / (1.0 + 1.6448536**2 / 80))
 
 
+def test_what_neither_gets_right_does_not_count_and_what_both_do_does() -> None:
+    few, many, more = (
+        kept_share_low(pairs) for pairs in (Pairs(80, 3, 5, 0), Pairs(80, 3, 5, 900), Pairs(90, 3, 5, 0))
+    )
+    assert few == pytest.approx(many, rel=1e-9)
+    assert more is not None
+    assert few is not None
+    assert more > few
+
+
 def test_shares_that_say_nothing() -> None:
     assert kept_share_low(Pairs(0, 5, 0, 5)) is Pairs(0, 5, 0, 5).share is None, "the reference has no right answer"
     assert kept_share_low(Pairs(0, 0, 9, 1)) == Pairs(0, 0, 9, 1).share == 0.0

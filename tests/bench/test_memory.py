@@ -64,7 +64,7 @@ def test_the_result_is_shown_kept_and_drawn(tmp_path: Path, capsys: pytest.Captu
 def test_models_of_the_wrong_kind_and_single_lengths_are_refused(tmp_path: Path) -> None:
     save_transformer(Transformer(tiny_spec()), tmp_path / "ar", torch.float32)
     save_transformer(Transformer(tiny_spec(diffusion=Diffusion(63, 0))), tmp_path / "dllm", torch.float32)
-    with pytest.raises(UnsupportedModel, match="diffusion"):
+    with pytest.raises(UnsupportedModel, match=r"model is '.*dllm', a diffusion language model\. Name it with --dllm"):
         bench_memory(MemoryBench(model=tmp_path / "dllm"))
     with pytest.raises(UnsupportedModel):
         bench_memory(MemoryBench(model=tmp_path / "ar", dllm=tmp_path / "ar"))

@@ -10,22 +10,31 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from rich.console import Console
 from talking import DRAFT, TARGET, talking
 from tiny import GOLDEN
 from tiny_tokenizers import byte_level, save
 
-import paceline.bench.exam as exam_module
+import paceline.bench.evaluation as evaluation_module
 from paceline import LLM, Completion, Sampling
-from paceline.bench.accuracy import ACCURACY_DEFINITIONS
-from paceline.bench.fidelity import fidelity_of
+from paceline.bench.fidelity import log_likelihood_of
 from paceline.bench.frontier import bench_frontier, frontier
 from paceline.bench.problems import held_out
-from paceline.bench.quality import bench_quality
+from paceline.bench.quality import QUALITY_DEFINITIONS, bench_quality
 from paceline.bench.quality_options import REFERENCE, FrontierBench, QualityBench
 from paceline.bench.quality_report import show_quality
 from paceline.bench.report import save_plot
-from paceline.errors import ConfigError, ContextOverflow, PacelineError, UnsupportedModel, VocabularyMismatch
+from paceline.decode.ngram_table import NgramTable, Owner, save_ngram_table
+from paceline.errors import (
+    CheckpointError,
+    ConfigError,
+    ContextOverflow,
+    PacelineError,
+    UnsupportedModel,
+    VocabularyMismatch,
+)
+from paceline.models.load import load_transformer
 
 DREAM, SMALL = GOLDEN / "apd-tiny" / "dream", GOLDEN / "apd-tiny" / "qwen2"
 SETTINGS = ("ar", "dflash,block_size=4", "verifier", "diffusion,threshold=0.9", "apd", "apd,schedule=fixed,window=8")
@@ -80,17 +89,61 @@ def test_every_point_is_that_of_the_public_api(options: QualityBench, models: di
         assert point["first_token_ms"] < 1000.0 * point["seconds"]
         prefix = sum(each.prefix_tokens for each in stats)
         assert point["prefix_hit_rate"] == (sum(each.reused_tokens for each in stats) / prefix if prefix else None)
-        judged = [
-            fidelity_of(target, prompt_ids(models, index), Sampling(), 0, own=(), other=answer.token_ids)
+        total = sum(
+            log_likelihood_of(target, prompt_ids(models, index), Sampling(), answer.token_ids)
             for index, answer in enumerate(answers)
-        ]
-        mean = sum(each.log_likelihood for each in judged) / tokens
-        assert point["perplexity"] == pytest.approx(math.exp(-mean), rel=1e-6)
+        )
+        assert point["generative_perplexity"] == pytest.approx(math.exp(-total / tokens), rel=1e-6)
         assert point["working_bytes"] > 0
-        assert point.keys() - {"setting", "method", "problems", "right"} <= ACCURACY_DEFINITIONS.keys()
+        by_level = {name for found in point["levels"].values() for name in found}
+        assert point.keys() | by_level == QUALITY_DEFINITIONS.keys() == result["definitions"].keys()
     assert points["apd"]["weight_bytes"] == points[REFERENCE]["weight_bytes"] + points["verifier"]["weight_bytes"]
     assert points["dflash,block_size=4"]["weight_bytes"] > points["ar"]["weight_bytes"]
     assert points["apd"]["prefix_hit_rate"] > 0.0
+
+
+def table_of(folder: Path, verifier: Path) -> Path:
+    """A table of n-grams that says 65 behind every token but the last ten."""
+    owner, contexts = Owner.of(verifier, load_transformer(verifier)), torch.arange(246).unsqueeze(-1)
+    rows = len(contexts)
+    table = NgramTable(owner, contexts, torch.full((rows, 1), 65), torch.full((rows, 1), 9.0), torch.zeros(rows))
+    save_ngram_table(table, folder)
+    return folder
+
+
+def test_a_table_of_ngrams_works_as_in_the_public_api(
+    options: QualityBench, models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table, honest, found = table_of(tmp_path / "table", models["verifier"]), evaluation_module._decode, []
+
+    def watched(system: Any, jobs: Sequence[Any]) -> Any:
+        batch = honest(system, jobs)
+        if system.name.startswith("apd"):
+            found.append(batch.answers[0])
+        return batch
+
+    monkeypatch.setattr(evaluation_module, "_decode", watched)
+    bench_quality(replace(options, settings=(f"apd,ngrams={table}",)))
+    ours = found[1:]  # behind the warm-up
+    llm = LLM(models["dllm"], verifier=models["verifier"], ngrams=table)
+    theirs = llm.generate([problem.messages for problem in held_out(4)], Sampling(max_tokens=LENGTH, seed=0))
+    assert [each.token_ids for each in ours] == [each.token_ids for each in theirs]
+    assert [each.stats.verifier_skips for each in ours] == [each.stats.verifier_skips for each in theirs]
+    assert sum(each.stats.verifier_skips for each in ours) > 0
+    for place, message in (
+        (tmp_path, r"has no ngrams\.npz"),
+        (table_of(tmp_path / "other", SMALL), "another verifier"),
+    ):
+        with pytest.raises(CheckpointError, match=message):
+            bench_quality(replace(options, settings=(f"apd,ngrams={place}",)))
+
+
+@pytest.mark.parametrize("name", ["dllm", "target"])
+def test_a_model_without_a_tokenizer_is_named(options: QualityBench, name: str) -> None:
+    bare = {"dllm": DREAM, "target": TARGET}[name]
+    with pytest.raises(ConfigError, match=f"{name} is '.*{bare.name}' and has no tokenizer") as told:
+        bench_quality(replace(options, settings=("ar",), **{name: bare}))
+    assert told.value.param == name
 
 
 def prompt_ids(models: dict[str, Path], index: int) -> list[int]:
@@ -107,16 +160,16 @@ def test_a_batch_and_repeats_change_no_answer(options: QualityBench) -> None:
 
 def test_right_answers_are_counted_and_compared(options: QualityBench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference is made to know all answers, and APD all but that of the first problem."""
-    problems, honest = held_out(4), exam_module._decode
+    problems, honest = held_out(4), evaluation_module._decode
 
-    def knowing(contender: Any, jobs: Sequence[Any]) -> Any:
-        batch = honest(contender, jobs)
-        known = {REFERENCE: 0, "apd": 1}.get(contender.name, 4)
+    def knowing(system: Any, jobs: Sequence[Any]) -> Any:
+        batch = honest(system, jobs)
+        known = {REFERENCE: 0, "apd": 1}.get(system.name, 4)
         texts = [problems[job.prompt_index].task.answer if job.prompt_index >= known else "" for job in jobs]
         answers = [replace(answer, text=text) for answer, text in zip(batch.answers, texts, strict=True)]
         return replace(batch, answers=answers)
 
-    monkeypatch.setattr(exam_module, "_decode", knowing)
+    monkeypatch.setattr(evaluation_module, "_decode", knowing)
     points = {point["setting"]: point for point in bench_quality(options)["points"]}
     assert points[REFERENCE]["accuracy"] == points[REFERENCE]["kept_share"] == 1.0
     assert points["apd"]["accuracy"] == points["apd"]["kept_share"] == 0.75
@@ -217,7 +270,7 @@ def test_the_lists_of_settings_hold_what_they_should() -> None:
         {"ar", "dflash", "verifier", "apd", REFERENCE} <= set(quality.settings) <= {*swept.settings, *quality.settings}
     )
     assert set(quality.settings) - set(swept.settings) == {"diffusion,strategy=left_to_right"}
-    assert len(swept.entries) == len(set(swept.settings))
+    assert len(swept.configurations) == len(set(swept.settings))
     assert QualityBench(kinds=("sums,records", "functions")).kinds == ("sums", "records", "functions")
 
 

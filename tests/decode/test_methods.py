@@ -64,10 +64,10 @@ def test_what_does_not_fit_the_model_is_refused(asked: dict[str, Any], diffuses:
 def test_the_decoder_has_what_was_asked_for() -> None:
     model = tiny_transformer(tiny_spec())
     drafter = tiny_drafter(tiny_drafter_spec(model.spec), model)
-    assert decoder_of("ar", Parts(model, None, 60)).name == "ar"
-    dflash: Any = decoder_of("dflash", Parts(model, drafter, 60))
+    assert decoder_of("ar", Parts(model=model, usable_tokens=60)).name == "ar"
+    dflash: Any = decoder_of("dflash", Parts(model=model, partner=drafter, usable_tokens=60))
     assert (dflash.name, dflash.block_size, dflash.target.taps) == ("dflash", 4, (0, 1))
-    dflash = decoder_of("dflash", Parts(model, drafter, 60, block_size=9))
+    dflash = decoder_of("dflash", Parts(model=model, partner=drafter, usable_tokens=60, block_size=9))
     assert (dflash.block_size, dflash.target) == (9, target_of(model, drafter, 60))
 
 
@@ -75,7 +75,8 @@ def test_a_diffusion_model_is_no_target() -> None:
     model = tiny_transformer(tiny_spec("qwen2", diffusion=Diffusion(63, 1)))
     dllm, settings = Denoiser(model, 60), Remasking(steps=3)
     ends = frozenset({7, 9})
-    assert decoder_of("diffusion", Parts(model, None, 60, ends, settings)) == MaskedDiffusion(dllm, settings, ends)
+    parts = Parts(model=model, usable_tokens=60, end_token_ids=ends, settings=settings)
+    assert decoder_of("diffusion", parts) == MaskedDiffusion(dllm, settings, ends)
     with pytest.raises(UnsupportedModel, match=r"diffusion language model.*autoregressive"):
         target_of(model, None, 60)
 
@@ -83,5 +84,5 @@ def test_a_diffusion_model_is_no_target() -> None:
 def test_apd_has_both_models_and_ends_where_the_answer_does() -> None:
     model = tiny_transformer(tiny_spec("qwen2", diffusion=Diffusion(63, 1)))
     small, settings, ends = tiny_transformer(tiny_spec(num_layers=1)), Adaptive(alpha=0.4), frozenset({7, 9})
-    decoder = decoder_of("apd", Parts(model, small, 60, ends, settings))
-    assert decoder == APD(Denoiser(model, 60), Target(small, 60), settings, ends)
+    parts = Parts(model=model, partner=small, usable_tokens=60, end_token_ids=ends, settings=settings)
+    assert decoder_of("apd", parts) == APD(Denoiser(model, 60), Target(small, 60), settings, ends)

@@ -13,10 +13,12 @@ from typing import Any
 
 from paceline.bench.intervals import Pairs, kept_share_low, wilson
 
-__all__ = ["ACCURACY_DEFINITIONS", "Attempt", "accuracy_figures", "kept_figures", "speed_figures"]
+__all__ = ["ACCURACY_DEFINITIONS", "GradedAnswer", "accuracy_figures", "kept_figures", "speed_figures"]
 
 ACCURACY_DEFINITIONS = {
-    "accuracy": "share of right answers, by the check of each problem",
+    "problems": "how many were answered; in kinds and levels, of that kind or level",
+    "right": "how many of the answers are right, by the check of each problem",
+    "accuracy": "right / problems",
     "accuracy_interval": "its 95 % interval (Wilson's score test)",
     "kinds": "accuracy and its interval by kind of problem",
     "levels": "the same by steps of thought, with the passes that an answer and a token of it took",
@@ -36,18 +38,13 @@ ACCURACY_DEFINITIONS = {
     "stays where it is, of one repeat",
     "prefix_hit_rate": "of the tokens before the first mask, over all passes of a diffusion model: the share whose "
     "keys and values were there from earlier passes; null for other models",
-    "perplexity": "exp of minus the mean over tokens of the logarithm of the exact target's probability at temperature "
-    "1, after the tokens before it; low for likely text, right or wrong",
-    "weight_bytes": "parameters of all models that work in it, in float32; copies that a CPU makes of them not counted",
-    "working_bytes": "the most that tensors held at once beside the weights while the first batch was decoded: caches, "
-    "activations, logits. What one operation of torch needs for itself is not seen",
 }
 """What each figure means; part of every result."""
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One answer to one problem.
+class GradedAnswer:
+    """One answer to one problem, and whether it is right.
 
     Attributes:
         tokens, forwards: of the answer, as in `Stats`.
@@ -65,48 +62,47 @@ class Attempt:
     reused_tokens: int
 
 
-def accuracy_figures(attempts: Sequence[Attempt]) -> dict[str, Any]:
+def accuracy_figures(graded: Sequence[GradedAnswer]) -> dict[str, Any]:
     """How many are right, in all, by kind and by level."""
-    kinds = dict.fromkeys(attempt.kind for attempt in attempts)
-    levels = sorted({attempt.level for attempt in attempts})
-    by_level = {level: [attempt for attempt in attempts if attempt.level == level] for level in levels}
+    kinds = dict.fromkeys(each.kind for each in graded)
+    levels = sorted({each.level for each in graded})
+    by_level = {level: [each for each in graded if each.level == level] for level in levels}
     return {
-        **_right(attempts),
-        "kinds": {kind: _right([attempt for attempt in attempts if attempt.kind == kind]) for kind in kinds},
+        **_right(graded),
+        "kinds": {kind: _right([each for each in graded if each.kind == kind]) for kind in kinds},
         "levels": {str(level): _right(found) | _steps(found) for level, found in by_level.items()},
     }
 
 
-def _right(attempts: Sequence[Attempt]) -> dict[str, Any]:
-    right, total = sum(attempt.right for attempt in attempts), len(attempts)
+def _right(graded: Sequence[GradedAnswer]) -> dict[str, Any]:
+    right, total = sum(each.right for each in graded), len(graded)
     interval = list(wilson(right, total))
     return {"problems": total, "right": right, "accuracy": right / total, "accuracy_interval": interval}
 
 
-def _steps(attempts: Sequence[Attempt]) -> dict[str, Any]:
-    tokens, forwards = (sum(getattr(each, name) for each in attempts) for name in ("tokens", "forwards"))
-    return {"forwards_per_answer": forwards / len(attempts), "tokens_per_forward": tokens / forwards}
+def _steps(graded: Sequence[GradedAnswer]) -> dict[str, Any]:
+    tokens, forwards = (sum(getattr(each, name) for each in graded) for name in ("tokens", "forwards"))
+    return {"forwards_per_answer": forwards / len(graded), "tokens_per_forward": tokens / forwards}
 
 
-def speed_figures(attempts: Sequence[Attempt], seconds: float) -> dict[str, Any]:
+def speed_figures(graded: Sequence[GradedAnswer], seconds: float) -> dict[str, Any]:
     """How fast they came, all of them in so many seconds."""
     tokens, forwards, prefix, reused = (
-        sum(getattr(each, name) for each in attempts)
-        for name in ("tokens", "forwards", "prefix_tokens", "reused_tokens")
+        sum(getattr(each, name) for each in graded) for name in ("tokens", "forwards", "prefix_tokens", "reused_tokens")
     )
     return {
         "tokens": tokens,
         "seconds": seconds,
         "tokens_per_second": tokens / seconds,
         "forwards": forwards,
-        **_steps(attempts),
-        "first_token_ms": 1000.0 * median(each.first_seconds for each in attempts),
+        **_steps(graded),
+        "first_token_ms": 1000.0 * median(each.first_seconds for each in graded),
         "prefix_hit_rate": reused / prefix if prefix else None,
     }
 
 
-def kept_figures(attempts: Sequence[Attempt], reference: Sequence[Attempt]) -> dict[str, Any]:
+def kept_figures(graded: Sequence[GradedAnswer], reference: Sequence[GradedAnswer]) -> dict[str, Any]:
     """How much of the accuracy of a reference is left; both answered the same problems in the same order."""
-    outcomes = [(mine.right, theirs.right) for mine, theirs in zip(attempts, reference, strict=True)]
+    outcomes = [(mine.right, theirs.right) for mine, theirs in zip(graded, reference, strict=True)]
     pairs = Pairs(*(outcomes.count(each) for each in ((True, True), (True, False), (False, True), (False, False))))
     return {"kept_share": pairs.share, "kept_share_low": kept_share_low(pairs), "pairs": pairs._asdict()}

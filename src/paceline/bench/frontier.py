@@ -15,7 +15,7 @@ __all__ = ["bench_frontier", "frontier"]
 
 _FRONTIER_DEFINITIONS = {
     "frontier": "settings that no other beats: none is both as accurate and as fast, and better in one of the two. "
-    "Accuracies closer than their intervals are not told apart by this",
+    "Chance decides, too: compare two of them on the same problems, with --reference",
 }
 
 

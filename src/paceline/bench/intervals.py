@@ -48,8 +48,8 @@ def kept_share_low(pairs: Pairs) -> float | None:
     """What `pairs.share` is at least, with 95 % confidence (one side); None where the reference has no right answer.
 
     The least ratio that the score test of paired proportions does not reject (Nam and Blackwelder, Stat. Med. 21, 2002;
-    Tang, Tang and Chan, Stat. Med. 22, 2003). It counts only where the two differ, and needs no random numbers; without
-    any difference it is still below 1, by Wilson's margin.
+    Tang, Tang and Chan, Stat. Med. 22, 2003), found without random numbers. Problems that neither gets right do not
+    count, those that both get right do: where the two never differ, it is both / (both + 2.71), 2.71 being 1.645².
     """
     high = pairs.share
     if high is None:

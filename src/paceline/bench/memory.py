@@ -37,7 +37,7 @@ from paceline.progress import progress
 from paceline.request import Sampling
 from paceline.zoo.catalog import BUNDLED_TARGET
 
-__all__ = ["bench_memory", "exponent", "watched"]
+__all__ = ["PASSES", "bench_memory", "exponent", "passes", "watched"]
 
 _WINDOW, _KV_WINDOW = 32, 16
 
@@ -49,6 +49,7 @@ PASSES = {
     f"dllm, kv_window {_KV_WINDOW}": "its second step, with what is before its kv_window from the cache",
     "dllm, kv_window all": "its second step, with nothing from the cache",
 }
+"""What each kind of pass is; part of every result."""
 
 
 def bench_memory(options: MemoryBench) -> dict[str, Any]:
@@ -59,9 +60,11 @@ def bench_memory(options: MemoryBench) -> dict[str, Any]:
     Raises:
         CheckpointError: a model that cannot be used, or is of the other kind.
     """
-    target = _spec_of(options.model or BUNDLED_TARGET)
+    model = options.model or BUNDLED_TARGET
+    target = _spec_of(model)
     if target.diffusion is not None:
-        raise UnsupportedModel("The model is a diffusion language model.", remedy="Name it with --dllm.", param="model")
+        told = f"model is {str(model)!r:.80}, a diffusion language model."
+        raise UnsupportedModel(told, remedy="Name it with --dllm.", param="model")
     whole = replace(target, windows=(None,) * target.num_layers)  # a diffusion model sees the whole text
     dllm = whole if options.dllm is None else _spec_of(options.dllm)
     if options.dllm is not None:
@@ -74,7 +77,7 @@ def bench_memory(options: MemoryBench) -> dict[str, Any]:
     return {
         "bench": "memory",
         "paceline": __version__,
-        "settings": as_plain_data(options) | {"model": str(options.model or BUNDLED_TARGET)},
+        "settings": as_plain_data(options) | {"model": str(model)},
         "machine": machine_facts(torch.device("cpu")),
         "definitions": PASSES,
         "lengths": list(options.lengths),

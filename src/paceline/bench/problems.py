@@ -1,7 +1,7 @@
-"""The problems of `paceline bench quality`: tasks that the corpus holds out, and how long their answers may be.
+"""The problems of `paceline bench quality`, which the corpus holds out, and how long their answers may be.
 
-They are the held-out task documents of `zoo.corpus` from the first on, whose seeds training never uses. Knows nothing
-of models.
+They are the tasks of the held-out documents of `zoo.corpus`, from the first on, whose seeds training never uses. Knows
+nothing of models.
 """
 
 from __future__ import annotations

@@ -7,25 +7,46 @@ the exact target. Puts together problems, models and figures, which other files 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from paceline import __version__
-from paceline.bench.accuracy import ACCURACY_DEFINITIONS, Attempt, accuracy_figures, kept_figures, speed_figures
-from paceline.bench.contenders import Contender, Models, named_models, open_models
-from paceline.bench.exam import Batch, Exam, answers_of, exam_of, race, seconds_of, working_bytes
-from paceline.bench.fidelity import Fidelity, fidelity_figures, fidelity_of
+from paceline.bench.accuracy import ACCURACY_DEFINITIONS, GradedAnswer, accuracy_figures, kept_figures, speed_figures
+from paceline.bench.evaluation import (
+    Batch,
+    Evaluation,
+    answer_all,
+    answers_of,
+    evaluation_of,
+    seconds_of,
+    working_bytes,
+)
+from paceline.bench.fidelity import log_likelihood_of
 from paceline.bench.machine import machine_facts, watch_machine
 from paceline.bench.options import as_plain_data
 from paceline.bench.problems import Problem, held_out
 from paceline.bench.quality_options import QualityBench
 from paceline.bench.race import threads
+from paceline.bench.systems import Models, System, named_models, open_models
 from paceline.completion import Completion
 from paceline.decode.target import Target
 from paceline.zoo.catalog import BUNDLED_DRAFTER
 
-__all__ = ["bench_quality"]
+__all__ = ["QUALITY_DEFINITIONS", "bench_quality"]
+
+QUALITY_DEFINITIONS = {
+    "setting": "as it was written: the method, and what its words set",
+    "method": "that decodes: ar, dflash, diffusion or apd; for the verifier alone ar",
+    **ACCURACY_DEFINITIONS,
+    "generative_perplexity": "of the answers: exp of minus the mean over their tokens of the logarithm of the exact "
+    "target's probability at temperature 1, after the tokens before it; low for likely text, right or wrong. The judge "
+    "is the target itself, so ar and dflash are low by construction: compare diffusion settings with one another",
+    "weight_bytes": "parameters of all models that work in it, in float32; not counted: copies that a CPU makes of "
+    "them, and a table of n-grams",
+    "working_bytes": "the most that tensors held at once beside the weights while the first batch was decoded: caches, "
+    "activations, logits. What one operation of torch needs for itself is not seen",
+}
+"""What each figure of a point means; part of every result."""
 
 
 def bench_quality(options: QualityBench) -> dict[str, Any]:
@@ -37,91 +58,91 @@ def bench_quality(options: QualityBench) -> dict[str, Any]:
     Raises:
         PacelineError: settings or models that cannot be used; nothing has been measured then.
     """
-    problems, entries = held_out(options.problems, options.kinds), options.entries
+    problems, configurations = held_out(options.problems, options.kinds), options.configurations
     with threads(options.threads):
         models = open_models(options)
-        contenders = models.contenders(entries)
-        exam = exam_of(models, problems, options.max_tokens)
-        for contender in contenders:
-            for job in exam.jobs:
-                contender.decoder.check(job.prompt, job.sampling)
+        systems = models.systems(configurations)
+        evaluation = evaluation_of(models, problems, options.max_tokens)
+        for system in systems:
+            for job in evaluation.jobs:
+                system.decoder.check(job.prompt, job.sampling)
         with watch_machine() as others:
-            peaks = [working_bytes(contender, exam.jobs[: options.batch]) for contender in contenders]
-            batches = race(contenders, exam, options)
-        points = _points(contenders, peaks, batches, models.judge(), exam, options.reference)
+            peaks = [working_bytes(system, evaluation.jobs[: options.batch]) for system in systems]
+            batches = answer_all(systems, evaluation, options)
+        points = _points(systems, peaks, batches, models.judge(), evaluation, options.reference)
         return {
             "bench": "quality",
             "paceline": __version__,
-            "settings": _settings(options, models, exam),
+            "settings": _settings(options, models, evaluation),
             "machine": machine_facts(models.judge().device),
             "what_else_ran": others,
-            "definitions": ACCURACY_DEFINITIONS,
+            "definitions": QUALITY_DEFINITIONS,
             "points": points,
         }
 
 
 def _points(
-    contenders: Sequence[Contender],
+    systems: Sequence[System],
     peaks: Sequence[int],
     batches: Mapping[str, list[list[Batch]]],
     judge: Target,
-    exam: Exam,
+    evaluation: Evaluation,
     reference: str,
 ) -> list[dict[str, Any]]:
-    attempts = {name: _attempts(exam.problems, found) for name, found in batches.items()}
-    perplexity = _perplexity(judge, exam)
+    graded = {name: _graded(evaluation.problems, found) for name, found in batches.items()}
+    answers = {name: answers_of(found) for name, found in batches.items()}
+    known = _log_likelihoods(judge, evaluation, (answer for found in answers.values() for answer in found))
     return [
         {
             "setting": each.name,
             "method": each.decoder.name,
-            **accuracy_figures(attempts[each.name]),
-            **kept_figures(attempts[each.name], attempts[reference]),
-            **speed_figures(attempts[each.name], seconds_of(batches[each.name])),
-            "perplexity": perplexity(answers_of(batches[each.name])),
+            **accuracy_figures(graded[each.name]),
+            **kept_figures(graded[each.name], graded[reference]),
+            **speed_figures(graded[each.name], seconds_of(batches[each.name])),
+            "generative_perplexity": _perplexity(answers[each.name], known),
             "weight_bytes": each.weight_bytes,
             "working_bytes": peak,
         }
-        for each, peak in zip(contenders, peaks, strict=True)
+        for each, peak in zip(systems, peaks, strict=True)
     ]
 
 
-def _attempts(problems: Sequence[Problem], batches: Sequence[Sequence[Batch]]) -> list[Attempt]:
+def _graded(problems: Sequence[Problem], batches: Sequence[Sequence[Batch]]) -> list[GradedAnswer]:
     answers = answers_of(batches)
     first_seconds = [seconds for repeats in batches for seconds in repeats[0].first_seconds]
     return [
-        Attempt(
-            problem.task.kind,
-            problem.task.level,
-            problem.task.check(answer.text),
-            len(answer.token_ids),
-            answer.stats.forward_passes,
-            seconds,
-            answer.stats.prefix_tokens,
-            answer.stats.reused_tokens,
+        GradedAnswer(
+            kind=problem.task.kind,
+            level=problem.task.level,
+            right=problem.task.check(answer.text),
+            tokens=len(answer.token_ids),
+            forwards=answer.stats.forward_passes,
+            first_seconds=seconds,
+            prefix_tokens=answer.stats.prefix_tokens,
+            reused_tokens=answer.stats.reused_tokens,
         )
         for problem, answer, seconds in zip(problems, answers, first_seconds, strict=True)
     ]
 
 
-def _perplexity(judge: Target, exam: Exam) -> Callable[[Sequence[Completion]], float]:
-    """Of all answers of a setting; an answer that several settings gave is read once."""
-
-    @cache
-    def judged(index: int, tokens: tuple[int, ...]) -> Fidelity:
-        job = exam.jobs[index]
-        return fidelity_of(judge, job.prompt, job.sampling, job.seed, own=(), other=tokens)
-
-    def perplexity(answers: Sequence[Completion]) -> float:
-        found = [judged(answer.prompt_index, tuple(answer.token_ids)) for answer in answers]
-        return math.exp(-fidelity_figures(found)["log_likelihood"])
-
-    return perplexity
+def _log_likelihoods(
+    judge: Target, evaluation: Evaluation, answers: Iterable[Completion]
+) -> dict[tuple[int, tuple[int, ...]], float]:
+    """By problem and token ids: an answer that several settings gave is read once."""
+    asked = {(answer.prompt_index, tuple(answer.token_ids)): evaluation.jobs[answer.prompt_index] for answer in answers}
+    return {key: log_likelihood_of(judge, job.prompt, job.sampling, key[1]) for key, job in asked.items()}
 
 
-def _settings(options: QualityBench, models: Models, exam: Exam) -> dict[str, Any]:
+def _perplexity(answers: Sequence[Completion], known: Mapping[tuple[int, tuple[int, ...]], float]) -> float:
+    """Of all answers of a setting, from their log-likelihoods."""
+    total = sum(known[answer.prompt_index, tuple(answer.token_ids)] for answer in answers)
+    return math.exp(-total / sum(len(answer.token_ids) for answer in answers))
+
+
+def _settings(options: QualityBench, models: Models, evaluation: Evaluation) -> dict[str, Any]:
     """The settings in effect, as plain data."""
     names = dict(zip(("dllm", "verifier", "target"), map(str, named_models(options)), strict=True))
     if options.drafter is None and models.target.drafter is not None:
         names["drafter"] = BUNDLED_DRAFTER
-    entries = [entry.name for entry in options.entries]
-    return as_plain_data(options) | names | {"settings": entries, "max_tokens": exam.sampling.max_tokens}
+    configurations = [configuration.name for configuration in options.configurations]
+    return as_plain_data(options) | names | {"settings": configurations, "max_tokens": evaluation.sampling.max_tokens}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from paceline.bench.entry import Entry, read_entry
+from paceline.bench.configuration import Configuration, read_configuration
 from paceline.errors import ConfigError
 from paceline.models.options import Device, Threads
 from paceline.settings import Setting, check_ranges
@@ -86,12 +86,12 @@ class QualityBench:
         object.__setattr__(self, "kinds", tuple(name for names in self.kinds for name in names.split(",") if name))
         if not self.settings:
             raise ConfigError("settings is empty.", remedy="Name at least one.", param="settings")
-        _ = self.entries
+        _ = self.configurations
 
     @property
-    def entries(self) -> list[Entry]:
+    def configurations(self) -> list[Configuration]:
         """What is measured, the reference always, each once."""
-        return [read_entry(text) for text in dict.fromkeys([*self.settings, self.reference])]
+        return [read_configuration(text) for text in dict.fromkeys([*self.settings, self.reference])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The tables of `bench quality` and `bench frontier`: accuracy and speed, and the article's figures beside ours.
+"""The tables of `bench quality` and `bench frontier`: accuracy and speed, and published figures beside ours.
 
 Reads only the plain data of a result. Measures nothing.
 """
@@ -22,11 +22,14 @@ __all__ = ["compared_models", "show_quality"]
 Result = Mapping[str, Any]
 
 _FEW_PROBLEMS = 100
-"""Below this the intervals of two settings nearly always overlap."""
+"""Below this the interval of an accuracy may be more than 19 points wide."""
 
 
 class _Published(NamedTuple):
-    """What the article on APD claims, on hardware and models that it does not name."""
+    """What a web article about APD for dialogue claims, on hardware and models that it does not name.
+
+    It is not the paper (arXiv 2506.00413).
+    """
 
     method: str
     tokens_per_second: float
@@ -98,9 +101,10 @@ def _cells(point: Result, kinds: Sequence[str], reference: str) -> tuple[str, ..
 
 def _beside_the_article(points: Mapping[str, Result]) -> Table:
     told = (
-        "diffusion: one token per pass. In brackets what the article on APD claims, for other models on other "
-        "hardware. perplexity: of the answers under the exact target; memory: weights, and the most that tensors held "
-        "beside them for the first batch; first token: median until one stays."
+        "diffusion: one token per pass. In brackets what a published article about APD (not the paper) claims, for "
+        "other models on other hardware. generative perplexity: of the answers under the exact target; AR is that "
+        "target, so low by construction: compare diffusion and APD with one another; memory: weights, and the most "
+        "that tensors held beside them for the first batch; first token: median until one stays."
     )
     table = Table(
         box=SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Speed, likelihood, memory, first token", caption=escape(told)
@@ -116,7 +120,7 @@ def _beside_the_article(points: Mapping[str, Result]) -> Table:
 
 _ROWS: dict[str, Callable[[Result, _Published], str]] = {
     "tokens per second": lambda point, theirs: f"{point['tokens_per_second']:.1f} [{theirs.tokens_per_second}]",
-    "perplexity": lambda point, theirs: f"{point['perplexity']:.2f} [{theirs.perplexity}]",
+    "generative perplexity": lambda point, theirs: f"{point['generative_perplexity']:.2f} [{theirs.perplexity}]",
     "memory": lambda point, theirs: (
         f"{_megabytes(point['weight_bytes'] + point['working_bytes'])} MB [{theirs.gigabytes} GB]"
     ),

@@ -6,6 +6,7 @@ answers; the settings that only one method has are in `settings`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal, NamedTuple, get_args
 
 from paceline.decode.adaptive import Adaptive
@@ -36,7 +37,8 @@ class Asked(NamedTuple):
     block_size: int | None = None
 
 
-class Parts(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
     """What a decoder is made of.
 
     Attributes:
@@ -49,7 +51,7 @@ class Parts(NamedTuple):
     """
 
     model: Transformer
-    partner: Drafter | Transformer | None
+    partner: Drafter | Transformer | None = None
     usable_tokens: int
     end_token_ids: frozenset[int] = frozenset()
     settings: Remasking | Adaptive | None = None
@@ -70,16 +72,17 @@ def choose_method(asked: Asked, diffuses: bool) -> Chosen:
 
 def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | MaskedDiffusion | APD:
     """The decoder, of parts that fit the method."""
-    model, partner, usable_tokens, end_token_ids, settings, block_size, ngrams = parts
+    model, partner, usable_tokens, settings = parts.model, parts.partner, parts.usable_tokens, parts.settings
     if method == "diffusion":
         assert isinstance(settings, Remasking)
-        return MaskedDiffusion(Denoiser(model, usable_tokens), settings, end_token_ids)
+        return MaskedDiffusion(Denoiser(model, usable_tokens), settings, parts.end_token_ids)
     if method == "apd":
         assert isinstance(settings, Adaptive)
         assert isinstance(partner, Transformer)
-        return APD(Denoiser(model, usable_tokens), Target(partner, usable_tokens), settings, end_token_ids, ngrams)
+        verifier = Target(partner, usable_tokens)
+        return APD(Denoiser(model, usable_tokens), verifier, settings, parts.end_token_ids, parts.ngrams)
     if isinstance(partner, Drafter):
-        return DFlash(target_of(model, partner, usable_tokens), partner, block_size or partner.spec.block_size)
+        return DFlash(target_of(model, partner, usable_tokens), partner, parts.block_size or partner.spec.block_size)
     return Autoregressive(target_of(model, None, usable_tokens))
 
 

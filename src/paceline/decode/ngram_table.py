@@ -18,13 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from paceline.decode.adaptive import Adaptive
 from paceline.errors import CheckpointError
 from paceline.files import write_atomically
 from paceline.models.checksum import weights_checksum
 from paceline.models.transformer import Transformer
 from paceline.text import load_tokenizer
 
-__all__ = ["NGRAMS", "NgramTable", "Owner", "load_ngram_table", "save_ngram_table"]
+__all__ = ["NGRAMS", "NgramTable", "Owner", "load_ngram_table", "ngrams_for", "save_ngram_table"]
 
 NGRAMS = "ngrams.npz"
 
@@ -115,6 +116,22 @@ def load_ngram_table(folder: Path, owner: Owner, device: torch.device) -> NgramT
     _check_arrays(path, arrays[1:], owner.vocab_size)
     contexts, ids, scores, rest = (torch.from_numpy(each) for each in arrays[1:])
     return NgramTable(owner, contexts.long(), ids.long().to(device), scores.to(device), rest.to(device))
+
+
+def ngrams_for(settings: object, folder: Path | None, verifier: Transformer | None) -> NgramTable | None:
+    """The table that APD's settings name, read for its verifier; None where none is named.
+
+    Args:
+        settings: of any method.
+        folder: which the verifier was loaded from.
+
+    Raises:
+        CheckpointError: as `load_ngram_table`.
+    """
+    if folder is None or verifier is None or not isinstance(settings, Adaptive) or settings.ngrams is None:
+        return None
+    place = Path(settings.ngrams).expanduser()
+    return load_ngram_table(place, Owner.of(folder, verifier), verifier.embed.weight.device)
 
 
 def _check_owner(path: Path, found: NDArray[Any], owner: Owner) -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 from torch import nn
 
-from paceline.bench.entry import Entry
+from paceline.bench.configuration import Configuration
 from paceline.bench.footprint import weight_bytes
 from paceline.bench.quality_options import QualityBench
 from paceline.decode.methods import Parts, decoder_of
+from paceline.decode.ngram_table import ngrams_for
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder
 from paceline.errors import ConfigError
@@ -23,13 +24,14 @@ from paceline.llm import LLM
 from paceline.models.load import check_same_tokens, resolve
 from paceline.models.pairs import usable_tokens
 from paceline.models.transformer import Transformer
+from paceline.text import Tokenizer
 from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_TARGET, BUNDLED_VERIFIER
 
-__all__ = ["Contender", "Models", "named_models", "open_models"]
+__all__ = ["Models", "System", "named_models", "open_models"]
 
 
 @dataclass(frozen=True, slots=True)
-class Contender:
+class System:
     """One setting, ready to decode.
 
     Attributes:
@@ -48,37 +50,49 @@ class Models:
     """The target with its drafter, if it has one, and the diffusion model with its verifier.
 
     Attributes:
+        verifier_folder: which it was loaded from.
         usable_tokens: ids from here on are not in all of them.
     """
 
     target: LLM
     dllm: LLM
     verifier: Transformer
+    verifier_folder: Path
     usable_tokens: int
 
     def judge(self) -> Target:
         """The exact target that says how probable an answer is."""
         return Target(self.target.model, self.usable_tokens)
 
-    def contenders(self, entries: Sequence[Entry]) -> list[Contender]:
+    def systems(self, configurations: Sequence[Configuration]) -> list[System]:
         """A decoder for each.
 
         Raises:
             ConfigError: dflash, and the target has no drafter.
+            CheckpointError: apd with a table of n-grams that cannot be read, or is of another verifier.
         """
-        return [self._contender(entry) for entry in entries]
+        return [self._system(configuration) for configuration in configurations]
 
-    def _contender(self, entry: Entry) -> Contender:
-        llm = self.target if entry.method in ("ar", "dflash") else self.dllm
-        model = self.verifier if entry.method == "verifier" else llm.model
-        partner = {"dflash": self.target.drafter, "apd": self.verifier}.get(entry.method)
-        if entry.method == "dflash" and partner is None:
+    def _system(self, configuration: Configuration) -> System:
+        llm = self.target if configuration.method in ("ar", "dflash") else self.dllm
+        model = self.verifier if configuration.method == "verifier" else llm.model
+        partner = {"dflash": self.target.drafter, "apd": self.verifier}.get(configuration.method)
+        if configuration.method == "dflash" and partner is None:
+            told = f"setting {configuration.name!r}: the target has no drafter."
             remedy = "Name one with --drafter, or name the settings without dflash."
-            raise ConfigError(f"setting {entry.name!r}: the target has no drafter.", remedy=remedy, param="drafter")
-        method = "ar" if entry.method == "verifier" else entry.method
-        parts = Parts(model, partner, self.usable_tokens, llm.end_token_ids, entry.settings, entry.block_size)
+            raise ConfigError(told, remedy=remedy, param="drafter")
+        method = "ar" if configuration.method == "verifier" else configuration.method
+        parts = Parts(
+            model=model,
+            partner=partner,
+            usable_tokens=self.usable_tokens,
+            end_token_ids=llm.end_token_ids,
+            settings=configuration.settings,
+            block_size=configuration.block_size,
+            ngrams=ngrams_for(configuration.settings, self.verifier_folder, self.verifier),
+        )
         working: list[nn.Module] = [model] if partner is None else [model, partner]
-        return Contender(entry.name, decoder_of(method, parts), llm, weight_bytes(working))
+        return System(configuration.name, decoder_of(method, parts), llm, weight_bytes(working))
 
 
 def open_models(options: QualityBench) -> Models:
@@ -92,12 +106,18 @@ def open_models(options: QualityBench) -> Models:
     reader = LLM(target, drafter=options.drafter, device=options.device)
     writer = LLM(dllm, verifier=verifier, method="apd", device=options.device)
     assert writer.verifier is not None, "apd has one"
-    if reader.tokenizer is None or writer.tokenizer is None:
-        remedy = "Problems are text: give checkpoints with their tokenizers."
-        raise ConfigError("The diffusion model or the target has no tokenizer.", remedy=remedy, param="target")
-    check_same_tokens(writer.tokenizer.vocabulary, reader.tokenizer.vocabulary, more=True)
-    shared = usable_tokens(writer.model, writer.verifier, writer.tokenizer, resolve(verifier))
-    return Models(reader, writer, writer.verifier, min(shared, reader.target.usable_tokens))
+    reads, writes = _tokenizer_of(reader, "target", target), _tokenizer_of(writer, "dllm", dllm)
+    check_same_tokens(writes.vocabulary, reads.vocabulary, more=True)
+    folder = resolve(verifier)
+    shared = usable_tokens(writer.model, writer.verifier, writes, folder)
+    return Models(reader, writer, writer.verifier, folder, min(shared, reader.target.usable_tokens))
+
+
+def _tokenizer_of(llm: LLM, param: str, name: str | Path) -> Tokenizer:
+    if llm.tokenizer is None:
+        remedy = "Problems are text: give a checkpoint with its tokenizer."
+        raise ConfigError(f"{param} is {str(name)!r:.80} and has no tokenizer.", remedy=remedy, param=param)
+    return llm.tokenizer
 
 
 def named_models(options: QualityBench) -> tuple[str | Path, str | Path, str | Path]:

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import pytest
 
-from paceline.bench.entry import Entry, read_entry
+from paceline.bench.configuration import Configuration, read_configuration
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.remasking import Remasking
 from paceline.errors import ConfigError
 
 
 @pytest.mark.parametrize(
-    ("text", "entry"),
+    ("text", "configuration"),
     [
-        ("ar", Entry("ar", "ar")),
-        ("verifier", Entry("verifier", "verifier")),
-        ("dflash", Entry("dflash", "dflash")),
-        ("dflash,block_size=8", Entry("dflash,block_size=8", "dflash", None, 8)),
-        ("diffusion", Entry("diffusion", "diffusion", Remasking())),
+        ("ar", Configuration("ar", "ar")),
+        ("verifier", Configuration("verifier", "verifier")),
+        ("dflash", Configuration("dflash", "dflash")),
+        ("dflash,block_size=8", Configuration("dflash,block_size=8", "dflash", None, 8)),
+        ("diffusion", Configuration("diffusion", "diffusion", Remasking())),
         (
             "diffusion, strategy=left_to_right, tokens_per_step=2",
-            Entry(
+            Configuration(
                 "diffusion, strategy=left_to_right, tokens_per_step=2",
                 "diffusion",
                 Remasking("left_to_right", tokens_per_step=2),
             ),
         ),
-        ("apd", Entry("apd", "apd", Adaptive())),
+        ("apd", Configuration("apd", "apd", Adaptive())),
         (
             "apd,alpha=0.7,kv_window=all,window_size=9,schedule=fixed",
-            Entry(
+            Configuration(
                 "apd,alpha=0.7,kv_window=all,window_size=9,schedule=fixed",
                 "apd",
                 Adaptive(0.7, 0.5, "fixed", 9, None),
@@ -37,8 +37,8 @@ from paceline.errors import ConfigError
         ),
     ],
 )
-def test_words_are_read(text: str, entry: Entry) -> None:
-    assert read_entry(text) == entry
+def test_words_are_read(text: str, configuration: Configuration) -> None:
+    assert read_configuration(text) == configuration
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_words_are_read(text: str, entry: Entry) -> None:
 )
 def test_what_cannot_be_read_is_told(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as told:
-        read_entry(text)
+        read_configuration(text)
     assert message in str(told.value)
     assert str(told.value).startswith(f"setting {text!r}: ")
     assert told.value.param == "settings"

@@ -15,15 +15,15 @@ from paceline.decode.settings import EVERY_METHOD, settings_of
 from paceline.errors import ConfigError
 from paceline.settings import canonical
 
-__all__ = ["Contestant", "Entry", "read_entry"]
+__all__ = ["Configuration", "MethodName", "read_configuration"]
 
-Contestant = Literal["ar", "dflash", "verifier", "diffusion", "apd"]
+MethodName = Literal["ar", "dflash", "verifier", "diffusion", "apd"]
 """Who answers: the target plainly or with its drafter, the verifier plainly, the diffusion model alone or with it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One setting to measure.
+class Configuration:
+    """A method with its settings, to be measured.
 
     Attributes:
         name: as it was written.
@@ -32,12 +32,12 @@ class Entry:
     """
 
     name: str
-    method: Contestant
+    method: MethodName
     settings: Remasking | Adaptive | None = None
     block_size: int | None = None
 
 
-def read_entry(text: str) -> Entry:
+def read_configuration(text: str) -> Configuration:
     """The setting that is written so.
 
     Raises:
@@ -45,11 +45,11 @@ def read_entry(text: str) -> Entry:
     """
     method, *words = (part.strip() for part in text.split(","))
     try:
-        if method not in get_args(Contestant):
-            raise ConfigError(f"There is no method {method!r}.", remedy=f"Known: {', '.join(get_args(Contestant))}.")
+        if method not in get_args(MethodName):
+            raise ConfigError(f"There is no method {method!r}.", remedy=f"Known: {', '.join(get_args(MethodName))}.")
         values = _values(words)
         block_size = _block_size(values.pop("block_size")) if method == "dflash" and "block_size" in values else None
-        return Entry(text, cast(Contestant, method), settings_of(method, values), block_size)
+        return Configuration(text, cast(MethodName, method), settings_of(method, values), block_size)
     except ConfigError as error:
         raise ConfigError(f"setting {text!r:.80}: {error.message}", remedy=error.remedy, param="settings") from error
 
