@@ -186,6 +186,19 @@ def test_half_precision_allows_its_rounding_and_no_more(attention: torch.dtype, 
         assert certify(target, PROMPT, sampling, 7, [*tokens[:index], far, *tokens[index + 1 :]]).first_wrong == index
 
 
+@pytest.mark.parametrize("attention", [torch.bfloat16, torch.float32], ids=["half", "mixed"])
+def test_half_precision_takes_what_its_products_cannot_tell_apart_for_a_tie(
+    attention: torch.dtype, tmp_path: Path
+) -> None:
+    transformer = model(torch.bfloat16)
+    transformer.head.weight.data.zero_()
+    folder = write_checkpoint(tmp_path, transformer)
+    target = Target(load_transformer(folder, torch.bfloat16, attention_dtype=attention), 64)
+    close = Sampling(max_tokens=1, logit_bias={0: 8.0, 1: 7.8, 2: 7.7})
+    assert certify(target, PROMPT, close, 7, [1]) == Verdict(True, near_ties=1)
+    assert not certify(target, PROMPT, close, 7, [2]).identical, "a quarter is allowed"
+
+
 def test_tolerances() -> None:
     assert tolerance(torch.float32, 8.0) == 1e-4
     assert tolerance(torch.bfloat16, 8.0) == 0.25

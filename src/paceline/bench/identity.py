@@ -100,11 +100,10 @@ def _certify(target: Target, prompt: Many[int], sampling: Sampling, seed: int, t
     for hidden in torch.split(read_forced(target, sequence, tokens).hidden, ROWS):
         first = len(sequence.tokens)
         path = tokens[first - len(prompt) :][: len(hidden)]
-        products = target.model.head(hidden)
-        scores = widen(process(products, sampling, sequence.counts, path[:-1], target.banned()))
+        scores = widen(process(target.model.head(hidden), sampling, sequence.counts, path[:-1], target.banned()))
         own = choose(scores, sampling, sequence.noise, range(first, first + len(path))).tolist()
         for row in (row for row, token in enumerate(path) if token != own[row]):
-            allowed = tolerance(products.dtype, _largest(scores[row]))
+            allowed = tolerance(target.model.embed.weight.dtype, _largest(scores[row]))
             if not _reachable(scores[row], own[row], path[row], allowed, sequence=sequence, position=first + row):
                 return Verdict(False, near_ties, first + row - len(prompt))
             near_ties += 1
