@@ -16,7 +16,13 @@ from toy import log_of
 
 __all__ = ["run"]  # a fixture
 
-COMMAND = "from paceline.cli import main\nmain()\n"
+COMMAND = """
+import signal
+from paceline.cli import main
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what a shell has put in the background ignores it
+main()
+"""
 PATIENCE_SECONDS = 600
 
 
