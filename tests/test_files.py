@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,26 @@ def test_a_file_is_replaced_and_missing_folders_are_made(tmp_path: Path) -> None
     write_atomically(path, lambda draft: draft.write_text("two"))
     assert path.read_text() == "two"
     assert [found.name for found in path.parent.iterdir()] == ["file.txt"]
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    real, link = tmp_path / "real.txt", tmp_path / "link.txt"
+    real.write_text("old")
+    link.symlink_to(real)
+    write_atomically(link, lambda draft: draft.write_text("new"))
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+
+
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_atomically(pipe, lambda draft: draft.write_text("told"))
+    assert os.read(reader, 10) == b"told"
+    os.close(reader)
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
 
 
 def test_a_failure_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:

@@ -365,3 +365,8 @@ def test_models_that_are_not_there_or_do_not_fit(tmp_path: Path) -> None:
 def test_method_in_effect(plain: LLM, mute: LLM) -> None:
     assert (plain.method, mute.method, LLM(TARGET).method) == ("ar", "dflash", "ar")
     assert LLM(TARGET, drafter=DRAFT, method="ar").method == "ar"
+
+
+def test_a_device_that_computes_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="device 'meta' computes nothing"):
+        LLM(device="meta")

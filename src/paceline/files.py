@@ -12,8 +12,13 @@ __all__ = ["write_atomically", "write_text"]
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     """Let `write` fill a draft beside `path`, which then takes its place; on an error nothing is left.
 
-    The draft keeps the ending of `path`, which some writers look at. Missing folders are made.
+    The draft keeps the ending of `path`, which some writers look at. Missing folders are made. Where `path` is a link,
+    what it points to is replaced; a device or a pipe is written to as it is, since nothing may take its place.
     """
+    if path.exists() and not path.is_file():
+        write(path)
+        return
+    path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{os.getpid()}.{path.name}")
     try:

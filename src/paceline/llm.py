@@ -226,6 +226,8 @@ def _device(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         raise ConfigError(f"device {name!r} cannot be used: {error}", remedy='Use "cpu" or "auto".') from error
+    if device.type == "meta":
+        raise ConfigError(f"device {name!r} computes nothing.", remedy='Use "cpu" or "auto".', param="device")
     return device
 
 

@@ -12,10 +12,10 @@ from scripted import chain
 from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 
 from paceline.decode.target import Target
-from paceline.errors import TrainingError
+from paceline.errors import ConfigError, TrainingError
 from paceline.train import responses
 from paceline.train.options import ResponsesConfig
-from paceline.train.responses import Responses, features, generate_responses, load_responses
+from paceline.train.responses import Responses, beginnings, features, generate_responses, load_responses
 
 TURN = (60, 61)
 CONFIG = ResponsesConfig(count=9, prompt_tokens=(3, 5), max_tokens=6, batch=4, part=4)
@@ -159,3 +159,9 @@ def test_features_are_those_of_decoding(batch: int, windows: Any) -> None:
         assert expected is not None
         torch.testing.assert_close(ours[:length].float(), expected, atol=1e-3, rtol=1e-2)
         assert not ours[length:].any()
+
+
+def test_prompts_longer_than_any_document_are_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "train.npz", tokens=np.arange(30), starts=np.array([0, 30]), kinds=np.zeros(1))
+    with pytest.raises(ConfigError, match=r"prompt_tokens is \[90, 99\]: no document"):
+        beginnings(tmp_path / "train.npz", (1,), ResponsesConfig(8, (90, 99)))

@@ -145,7 +145,8 @@ def _say(races: list[_Race], record: Text) -> None:
     ties = sum(race.near_ties for race in races)
     same = "yes" if all(race.identical for race in races) else "NO"
     same += f", with {ties} certified near-tie{'s' * (ties > 1)} (see docs/equality.md)" if ties else ""
-    line = f"{ratio:.1f}× faster than plain decoding · identical output: {same}"
+    speed = f"{ratio:.1f}× faster" if ratio >= 1 else f"{1 / ratio:.1f}× slower"
+    line = f"{speed} than plain decoding · identical output: {same}"
     if len(races) == 1:
         line += f" · acceptance length {races[0].acceptance_length:.1f}"
     write(line + "\n")

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from paceline.decode.lockstep import LockstepJob, decode_lockstep
 from paceline.decode.target import Target
-from paceline.errors import TrainingError
+from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_atomically
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
@@ -121,6 +121,9 @@ def beginnings(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfi
     """Beginnings of documents in a random order, turns of a chat and others in the share that is asked for.
 
     Where there are too few of one kind, more of the other take their place.
+
+    Raises:
+        ConfigError: no document is long enough.
     """
     documents = load_documents(corpus)
     rng = np.random.default_rng(config.seed)
@@ -132,6 +135,9 @@ def beginnings(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfi
         if all(len(each) >= config.count for each in found.values()):
             break
     chats, others = found[True], found[False]
+    if not chats and not others:
+        told = f"prompt_tokens is {list(config.prompt_tokens)}: no document of {corpus} has such a beginning."
+        raise ConfigError(told, remedy="Lower it, or build a larger corpus.", param="prompt_tokens")
     wanted = max(round(config.count * config.chat_share), config.count - len(others))
     chosen = chats[:wanted] + others[: config.count - min(wanted, len(chats))]
     return [prompt for _, prompt in sorted(chosen)]
