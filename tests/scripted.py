@@ -19,6 +19,8 @@ from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
 from paceline.decode.sequence import Sequence as Decoded
 from paceline.decode.target import Target
+from paceline.decode.tree import Proposal
+from paceline.decode.tree import chain as one_chain
 from paceline.engine.loop import Answer, Decoder, Job, run
 from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
@@ -36,11 +38,11 @@ Answers = Mapping[tuple[tuple[int, ...], int], Sequence[int]]
 class ScriptedDFlash(DFlash):
     """DFlash with the drafts of `script`; its drafter only remembers the context."""
 
-    script: Script
+    script: Script = field(kw_only=True)
 
-    def _propose(self, sequences: Sequence[Decoded]) -> list[list[int]]:
+    def _propose(self, sequences: Sequence[Decoded]) -> list[Proposal]:
         slots = [min(self.block_size - 1, sequence.remaining_tokens) for sequence in sequences]
-        return [list(self.script(sequence, count)) for sequence, count in zip(sequences, slots, strict=True)]
+        return [one_chain(self.script(sequence, count)) for sequence, count in zip(sequences, slots, strict=True)]
 
 
 @dataclass(slots=True)
@@ -74,7 +76,7 @@ def scripted(model: Transformer, block_size: int, script: Script, usable: int | 
     """A scripted decoder for `model`, with a random drafter that taps the first and the last layer."""
     drafter = drafter_of(model)
     target = Target(model, usable or model.spec.vocab_size, drafter.spec.target_layer_ids)
-    return ScriptedDFlash(target, drafter, block_size, script)
+    return ScriptedDFlash(target, drafter, block_size, script=script)
 
 
 def plain(model: Transformer, usable: int | None = None) -> Autoregressive:

@@ -37,6 +37,7 @@ class Round:
             these, whose keys and values were there from earlier passes. 0 for other models.
         contexts_looked_up, contexts_found, verifier_skipped: contexts of its drafts that APD looked up in a table of
             n-grams / of these, those it has / whether they were enough, so that the verifier was not asked.
+        parents: of a tree, for each of `proposed` the index of the draft before it, -1 for none; empty for a chain.
     """
 
     proposed: tuple[int, ...]
@@ -51,6 +52,7 @@ class Round:
     contexts_looked_up: int = 0
     contexts_found: int = 0
     verifier_skipped: bool = False
+    parents: tuple[int, ...] = ()
 
     @property
     def unjudged(self) -> int:
@@ -64,11 +66,24 @@ class Round:
 
     @property
     def checked(self) -> int:
-        """How many drafts were judged: those up to the first that differs, or up to the end of the answer."""
+        """How many drafts were judged: those up to the first that differs, or up to the end of the answer.
+
+        Drafts of a tree that stand in one place are judged together, and count once.
+        """
+        if self.parents:
+            return min(len(self.committed), self._judged_places())
         differs = self.accepted < self.drafted and (
             self.proposed[self.unjudged + self.accepted] != self.reference[self.accepted]
         )
         return min(len(self.committed), self.accepted + differs)
+
+    def _judged_places(self) -> int:
+        """The drafts of a tree that agree, and one more where others stood behind the last of them."""
+        last, agreed = -1, 0
+        for node, (parent, token) in enumerate(zip(self.parents, self.proposed, strict=True)):
+            if parent == last and token == self.reference[last + 1]:
+                last, agreed = node, agreed + 1
+        return agreed + (last in self.parents)
 
     def cut(self, tokens: int) -> Round:
         """The round of an answer that ended after so many of `committed`."""

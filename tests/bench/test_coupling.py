@@ -17,7 +17,9 @@ from paceline.bench.coupling import Coupling, _judged, agreement, overlap, recom
 from paceline.completion import Round
 from paceline.decode.dflash import DFlash
 from paceline.decode.noise import derive_seed
+from paceline.decode.sampling import choose
 from paceline.decode.target import Target
+from paceline.decode.tree import Proposal, chain
 from paceline.engine.loop import Answer, Job, run
 from paceline.request import Sampling
 
@@ -100,12 +102,13 @@ def test_shared_noise_is_what_the_law_is_about() -> None:
     class Shifted(DFlash):
         __slots__ = ()
 
-        def _propose(self, sequences: Any) -> list[list[int]]:
-            counts = map(len, DFlash._propose(self, sequences))
-            return [
-                sequence.choose(torch.zeros(count, 64), (), None, len(sequence.tokens) + 1000)
-                for count, sequence in zip(counts, sequences, strict=True)
-            ]
+        def _propose(self, sequences: Any) -> list[Proposal]:
+            found = []
+            for draft, sequence in zip(DFlash._propose(self, sequences), sequences, strict=True):
+                first, count = len(sequence.tokens) + 1000, len(draft.tokens)
+                places = range(first, first + count)
+                found.append(chain(choose(torch.zeros(count, 64), sequence.sampling, sequence.noise, places).tolist()))
+            return found
 
     plain = decoder()
     method, sampling = Shifted(plain.target, plain.drafter, plain.block_size), Sampling(max_tokens=100, temperature=3.0)

@@ -1,7 +1,8 @@
 import pytest
 import torch
 
-from paceline.decode.agree import equal_prefix, longest_prefix, product
+from paceline.decode.agree import agreed_path, equal_prefix, product
+from paceline.decode.tree import Proposal, chain
 
 
 @pytest.mark.parametrize(
@@ -13,8 +14,23 @@ from paceline.decode.agree import equal_prefix, longest_prefix, product
         ([5, 6, 7], [9, 6, 7, 8], 0),
     ],
 )
-def test_longest_prefix(proposed: list[int], reference: list[int], agreed: int) -> None:
-    assert longest_prefix(proposed, reference) == agreed
+def test_a_chain_agrees_up_to_the_first_difference(proposed: list[int], reference: list[int], agreed: int) -> None:
+    assert agreed_path(chain(proposed), reference) == list(range(agreed))
+
+
+@pytest.mark.parametrize(
+    ("reference", "path"),
+    [
+        ([5, 0, 0, 0, 0, 0], [0]),  # 0: 5
+        ([6, 0, 8, 0, 0, 0], [1, 3]),  # 1: 6, with 7 and 8 behind it
+        ([6, 0, 7, 9, 0, 0], [1, 2, 4]),
+        ([7, 7, 7, 9, 0, 0], []),  # 7 stands elsewhere, and is right there
+        ([5, 7, 7, 9, 9, 9], [0]),  # only what stands behind what agreed
+    ],
+)
+def test_a_tree_agrees_along_one_path(reference: list[int], path: list[int]) -> None:
+    tree = Proposal((5, 6, 7, 8, 9), (-1, -1, 1, 1, 2))
+    assert agreed_path(tree, reference) == path
 
 
 @pytest.mark.parametrize(
@@ -25,14 +41,14 @@ def test_the_first_draft_is_judged_by_the_token_after_the_anchor(
     draft: list[int], reference: list[int], committed: list[int]
 ) -> None:
     """Report decode-01."""
-    agreed = longest_prefix(draft, reference)
+    agreed = len(agreed_path(chain(draft), reference))
     assert agreed == len(committed) - 1
     assert reference[: agreed + 1] == committed
 
 
 def test_a_missing_bonus_token_is_our_bug() -> None:
     with pytest.raises(AssertionError, match="reference tokens"):
-        longest_prefix([1, 2], [1, 2])
+        agreed_path(chain([1, 2]), [1, 2])
 
 
 @pytest.mark.parametrize(("one", "other", "equal"), [([], [], 0), ([5], [5], 1), ([5, 6, 7], [5, 9, 7], 1)])

@@ -31,6 +31,7 @@ from paceline.decode.dflash import DFlash
 from paceline.decode.noise import derive_seed, draw_seed
 from paceline.decode.sequence import Sequence as Decoded
 from paceline.decode.target import Target
+from paceline.decode.tree import EMPTY
 from paceline.engine.loop import Decoder, Job
 from paceline.models.load import load_drafter, load_transformer
 from paceline.models.transformer import Transformer, prepare
@@ -340,7 +341,7 @@ def test_the_law_of_the_output_is_the_targets() -> None:
     decoder = scripted(
         constant([math.log(p) for p in (0.2, 0.5, 0.3)]),
         4,
-        lambda sequence, slots: sequence.choose(draft_logits.expand(slots, -1), (), None, len(sequence.tokens)),
+        lambda sequence, slots: sequence.choose(draft_logits.expand(slots, -1), EMPTY, None),
     )
     jobs = [Job((0,), Sampling(max_tokens=300, temperature=1.0), seed) for seed in range(32)]
     answers = answer_all(decoder, jobs, batch=32)

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from paceline.decode.agree import longest_prefix
+from paceline.decode.agree import agreed_path
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, check_bias, process, widen
 from paceline.decode.sampling import choose
+from paceline.decode.tree import chain
 from paceline.errors import BadRequest
 from paceline.request import Sampling
 
@@ -56,7 +57,7 @@ def test_rows_of_a_chain_equal_token_by_token(
     cut = data.draw(st.integers(0, len(output)))
     counts.commit(output[:cut])
     counts.commit(output[cut:])
-    fast = process(tensor(logits), sampling, counts, path, torch.tensor(banned, dtype=torch.int64))
+    fast = process(tensor(logits), sampling, counts, chain(path), torch.tensor(banned, dtype=torch.int64))
     slow = [slow_process(row, sampling, prompt, output + path[:i], banned) for i, row in enumerate(logits)]
     assert torch.equal(fast, tensor(slow))
     assert counts.output.tolist() == [output.count(token) for token in range(VOCAB)]  # the path leaves no trace
@@ -73,14 +74,14 @@ def test_without_a_path_every_row_sees_the_committed_tokens_only() -> None:
 def test_nothing_set_returns_the_very_tensor() -> None:
     logits = torch.randn(3, VOCAB, dtype=torch.bfloat16)
     nothing = torch.tensor([], dtype=torch.int64)
-    assert process(logits, Sampling(temperature=1.0, top_k=3), path=[1, 2], banned=nothing) is logits
+    assert process(logits, Sampling(temperature=1.0, top_k=3), drafts=chain([1, 2]), banned=nothing) is logits
 
 
 @pytest.mark.parametrize("setting", [{"presence_penalty": 0.5}, {"logit_bias": {1: 1.0}}])
 def test_the_logits_given_are_left_as_they_were(setting: dict[str, float]) -> None:
     logits = torch.randn(3, VOCAB)
     before, counts = logits.clone(), TokenCounts.of_prompt([1], VOCAB)
-    process(logits, Sampling(**setting), counts, [1, 2], torch.tensor([0]))
+    process(logits, Sampling(**setting), counts, chain([1, 2]), torch.tensor([0]))
     assert torch.equal(logits, before)
 
 
@@ -126,8 +127,8 @@ def speculate(sampling: Sampling, drafts: list[int]) -> list[int]:
     while len(text) < sampling.max_tokens:
         read = torch.tensor([[2.0, 1.9]]).expand(len(drafts) + 1, -1)
         positions = range(len(text), len(text) + len(read))
-        reference = choose(process(read, sampling, counts, drafts), sampling, noise, positions).tolist()
-        committed = reference[: longest_prefix(drafts, reference) + 1]
+        reference = choose(process(read, sampling, counts, chain(drafts)), sampling, noise, positions).tolist()
+        committed = reference[: len(agreed_path(chain(drafts), reference)) + 1]
         counts.commit(committed)
         text += committed
     return text[: sampling.max_tokens]

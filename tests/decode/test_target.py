@@ -12,6 +12,7 @@ from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 from paceline.decode import target as module
 from paceline.decode.sequence import Sequence
 from paceline.decode.target import Target
+from paceline.decode.tree import chain
 from paceline.errors import BadRequest, ContextOverflow
 from paceline.request import Sampling
 
@@ -80,7 +81,7 @@ def test_reading_gives_the_next_token_behind_every_row_and_keeps_nothing(target:
     sequences = [opened(target, prompt) for prompt in ([1, 2, 3], [9])]
     target.prefill(sequences)
     drafts = [[4, 5], []]
-    readings = target.read(sequences, drafts)
+    readings = target.read(sequences, [chain(draft) for draft in drafts])
     for sequence, draft, reading in zip(sequences, drafts, readings, strict=True):
         assert sequence.cache.length == sequence.prompt_tokens
         rows = [*sequence.tokens, *draft]

@@ -37,6 +37,7 @@ from paceline.decode.dflash import DFlash
 from paceline.decode.processors import process
 from paceline.decode.sampling import probabilities
 from paceline.decode.sequence import Sequence, flat
+from paceline.decode.tree import EMPTY, chain
 from paceline.models.attention import Segment
 from paceline.request import Sampling
 
@@ -144,7 +145,7 @@ def recompute(
 def _target_law(decoder: DFlash, sequence: Sequence, hidden: Tensor, ahead: Many[int]) -> Float64[Tensor, "rows vocab"]:
     """From which the tokens `ahead` of the committed ones were drawn."""
     target = decoder.target
-    scores = process(target.model.head(hidden), sequence.sampling, sequence.counts, ahead[:-1], target.banned())
+    scores = process(target.model.head(hidden), sequence.sampling, sequence.counts, chain(ahead[:-1]), target.banned())
     return probabilities(scores.double(), sequence.sampling)
 
 
@@ -152,10 +153,10 @@ def _draft_law(decoder: DFlash, sequence: Sequence, slots: int) -> Float64[Tenso
     """From which the drafter drew behind the newest token; its context is in the cache."""
     target, drafter = decoder.target, decoder.drafter
     assert sequence.draft_cache is not None
-    mask = drafter.spec.mask_token_id
-    tokens, positions = flat([[sequence.tokens[-1], *[mask] * slots]], [len(sequence.tokens) - 1], target.device)
+    mask, first = drafter.spec.mask_token_id, len(sequence.tokens) - 1
+    tokens, positions = flat([[sequence.tokens[-1], *[mask] * slots]], [range(first, first + slots + 1)], target.device)
     hidden = drafter(tokens, positions, drafter.attention([Segment(len(tokens), sequence.draft_cache)]))
-    scores = process(drafter.logits(hidden[1:]), sequence.sampling, sequence.counts, (), target.banned(mask))
+    scores = process(drafter.logits(hidden[1:]), sequence.sampling, sequence.counts, EMPTY, target.banned(mask))
     return probabilities(scores.double(), sequence.sampling)
 
 

@@ -22,6 +22,7 @@ from paceline.decode.processors import process, widen
 from paceline.decode.sampling import choose
 from paceline.decode.sequence import Sequence
 from paceline.decode.target import Target
+from paceline.decode.tree import chain
 from paceline.request import Sampling
 
 __all__ = ["Verdict", "certify", "compare", "ends_rightly", "tolerance"]
@@ -100,7 +101,7 @@ def _certify(target: Target, prompt: Many[int], sampling: Sampling, seed: int, t
     for hidden in torch.split(read_forced(target, sequence, tokens).hidden, ROWS):
         first = len(sequence.tokens)
         path = tokens[first - len(prompt) :][: len(hidden)]
-        scores = widen(process(target.model.head(hidden), sampling, sequence.counts, path[:-1], target.banned()))
+        scores = widen(process(target.model.head(hidden), sampling, sequence.counts, chain(path[:-1]), target.banned()))
         own = choose(scores, sampling, sequence.noise, range(first, first + len(path))).tolist()
         for row in (row for row, token in enumerate(path) if token != own[row]):
             allowed = tolerance(target.model.embed.weight.dtype, _largest(scores[row]))

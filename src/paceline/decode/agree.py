@@ -14,23 +14,30 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from paceline.decode.processors import widen
+from paceline.decode.tree import ROOT, Proposal
 
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["equal_prefix", "longest_prefix", "product"]
+__all__ = ["agreed_path", "equal_prefix", "product"]
 
 
-def longest_prefix(proposed: Sequence[int], reference: Sequence[int]) -> int:
-    """How many drafted tokens, from the first on, equal the target's own.
+def agreed_path(proposal: Proposal, reference: Sequence[int]) -> list[int]:
+    """The nodes, from the anchor on, whose tokens are the target's own: the longest path on which both say the same.
 
     Args:
-        proposed: the drafted chain, without its anchor.
-        reference: the target's token after the anchor and after each drafted token: len(proposed) + 1 of them. So
-            reference[i] judges proposed[i], and reference[: result + 1] is committed: the agreed drafts and the bonus.
+        reference: the target's token after the anchor and after each node: one more than nodes, so that
+            reference[node + 1] follows a node. What is committed is the token of each node on the path, and then
+            the reference after the last, the bonus.
     """
-    assert len(reference) == len(proposed) + 1, f"{len(reference)} reference tokens for {len(proposed)} drafts"
-    return equal_prefix(proposed, reference[:-1])
+    count = len(proposal.tokens)
+    assert len(reference) == count + 1, f"{len(reference)} reference tokens for {count} drafts"
+    path, last = [], ROOT
+    for node, (parent, token) in enumerate(zip(proposal.parents, proposal.tokens, strict=True)):
+        if parent == last and token == reference[last + 1]:
+            path.append(node)
+            last = node
+    return path
 
 
 def equal_prefix(one: Sequence[int], other: Sequence[int]) -> int:

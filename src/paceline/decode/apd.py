@@ -36,6 +36,7 @@ from paceline.decode.ngram_table import NgramTable
 from paceline.decode.processors import process
 from paceline.decode.sampling import choose
 from paceline.decode.target import Target
+from paceline.decode.tree import chain
 from paceline.decode.windows import in_sight, slide
 from paceline.errors import BadRequest, ContextOverflow
 from paceline.request import Sampling
@@ -152,7 +153,7 @@ class APD:
     def _scores(self, logits: Tensor, canvas: Canvas, draft: list[int]) -> Tensor:
         """The verifier's logits [drafts, its vocab] as scores [drafts, vocab of the dLLM]."""
         aligned = _aligned(logits, self.dllm.model.spec.vocab_size)
-        return process(aligned, canvas.sampling, canvas.counts, draft[:-1], self.dllm.banned())
+        return process(aligned, canvas.sampling, canvas.counts, chain(draft[:-1]), self.dllm.banned())
 
     def _draft(self, canvas: Canvas, masks: list[int], marginal: Tensor) -> Draft:
         """The dLLM's tokens for `masks`, without what stands behind an end token, which nobody would read."""

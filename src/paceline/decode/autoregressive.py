@@ -11,6 +11,7 @@ import torch
 from paceline.completion import Round
 from paceline.decode.sequence import Sequence
 from paceline.decode.target import Target
+from paceline.decode.tree import EMPTY
 from paceline.request import Sampling
 
 __all__ = ["Autoregressive"]
@@ -42,7 +43,7 @@ class Autoregressive:
     def step(self, sequences: Many[Sequence]) -> list[Round]:
         """One round for every sequence."""
         started = time.perf_counter()
-        readings = self.target.read(sequences, [()] * len(sequences))
+        readings = self.target.read(sequences, [EMPTY] * len(sequences))
         for sequence, reading in zip(sequences, readings, strict=True):
             sequence.cache.advance(1)
             sequence.commit(reading.tokens)

@@ -1,8 +1,8 @@
-"""DFlash: a block-diffusion drafter proposes, the target verifies (arXiv 2602.06036; one denoising step).
+"""DFlash: a block-diffusion drafter proposes, the target verifies (arXiv 2602.06036).
 
-    propose   the drafter fills [anchor, MASK, …] in one pass, conditioned on the target's features
+    propose   the drafter fills [anchor, MASK, …], conditioned on the target's features: a chain, or a tree (drafting)
     read      the target computes its own token after the anchor and after every draft, in one pass
-    agree     the longest prefix of the drafts that the target chose too
+    agree     the longest path of drafts that the target chose too
     commit    these and the target's next token; caches and features of exactly these stay
 
 The drafter draws with the target's noise and processors, so its proposals are the target's tokens wherever both
@@ -13,17 +13,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
 from paceline.completion import Round
-from paceline.decode.agree import longest_prefix
-from paceline.decode.sequence import Sequence, flat
+from paceline.decode.agree import agreed_path
+from paceline.decode.drafting import Drafting, context_of
+from paceline.decode.sequence import Sequence
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Reading, Target
-from paceline.models.attention import Segment
+from paceline.decode.tree import Proposal
 from paceline.models.drafter import Drafter
 from paceline.request import Sampling
 
@@ -32,11 +34,17 @@ __all__ = ["DFlash"]
 
 @dataclass(frozen=True, slots=True)
 class DFlash:
-    """One chain of drafts per round. `block_size` counts the anchor: at most block_size - 1 drafts, one bonus token."""
+    """Rounds of drafting and reading.
+
+    Attributes:
+        block_size: rows of a block, the anchor included: at most block_size - 1 drafts are accepted, and a bonus token.
+        settings: what a round proposes; the text is the same with all of them.
+    """
 
     target: Target
     drafter: Drafter
     block_size: int
+    settings: Speculation = field(default_factory=Speculation)
     name = "dflash"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
@@ -63,51 +71,38 @@ class DFlash:
         drafts = self._propose(sequences)
         proposed = time.perf_counter()
         readings = self.target.read(sequences, drafts)
-        agreed = [longest_prefix(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
-        runs = self._commit(sequences, readings, agreed)
+        paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
+        runs = self._commit(sequences, readings, paths)
         draft_seconds = (proposed - started) / len(sequences)
         verify_seconds = (time.perf_counter() - proposed) / len(sequences)
         return [
-            Round(tuple(draft), tuple(reading.tokens), tuple(run), min(count, len(run)), draft_seconds, verify_seconds)
-            for draft, reading, run, count in zip(drafts, readings, runs, agreed, strict=True)
+            Round(
+                draft.tokens,
+                tuple(reading.tokens),
+                tuple(run),
+                min(len(path), len(run)),
+                draft_seconds,
+                verify_seconds,
+                parents=() if draft.is_chain else draft.parents,
+            )
+            for draft, reading, run, path in zip(drafts, readings, runs, paths, strict=True)
         ]
 
-    def _propose(self, sequences: Many[Sequence]) -> list[list[int]]:
-        """Drafts for the slots behind each anchor, no more than may still be committed.
+    def _propose(self, sequences: Many[Sequence]) -> list[Proposal]:
+        return Drafting(self.target, self.drafter, self.block_size, self.settings).propose(sequences)
 
-        Near its limit an answer gets a shorter block, as in the reference implementation.
-        """
-        if self.block_size == 1:
-            return [[] for _ in sequences]
-        mask = self.drafter.spec.mask_token_id
-        counts = [min(self.block_size, sequence.remaining_tokens + 1) for sequence in sequences]
-        rows = [[sequence.tokens[-1], *[mask] * (count - 1)] for sequence, count in zip(sequences, counts, strict=True)]
-        tokens, positions = flat(rows, [len(sequence.tokens) - 1 for sequence in sequences], self.target.device)
-        segments = [Segment(count, _context(sequence)) for sequence, count in zip(sequences, counts, strict=True)]
-        blocks = torch.split(self.drafter(tokens, positions, self.drafter.attention(segments)), counts)
-        logits = self.drafter.logits(torch.cat([block[1:] for block in blocks]))
-        banned = self.target.banned(mask)
-        assert banned is not None
-        logits.index_fill_(-1, banned, -torch.inf)  # in place: a copy takes as long as the choice
-        return [
-            sequence.choose(scores, (), None, len(sequence.tokens))
-            for sequence, scores in zip(sequences, torch.split(logits, [n - 1 for n in counts]), strict=True)
-        ]
-
-    def _commit(self, sequences: Many[Sequence], readings: Many[Reading], agreed: Many[int]) -> list[list[int]]:
+    def _commit(self, sequences: Many[Sequence], readings: Many[Reading], paths: Many[list[int]]) -> list[list[int]]:
         """Commit the agreed drafts and the bonus token, no more than may be; both caches cover all but the newest.
 
         Returns:
             What was committed.
         """
-        runs = [
-            reading.tokens[: min(count + 1, sequence.remaining_tokens)]
-            for sequence, reading, count in zip(sequences, readings, agreed, strict=True)
-        ]
-        kept: list[Tensor | None] = []
-        for sequence, reading, run in zip(sequences, readings, runs, strict=True):
-            sequence.cache.advance(len(run))
-            kept.append(None if reading.features is None else reading.features[: len(run)])
+        runs, kept = list[list[int]](), list[Tensor | None]()
+        for sequence, reading, path in zip(sequences, readings, paths, strict=True):
+            rows = [0, *(node + 1 for node in path)][: sequence.remaining_tokens]
+            runs.append([reading.tokens[row] for row in rows])
+            sequence.cache.compact(sequence.cache.length, rows)
+            kept.append(None if reading.features is None else _rows(reading.features, rows))
         self._remember(sequences, kept)
         for sequence, run in zip(sequences, runs, strict=True):
             sequence.commit(run)
@@ -116,7 +111,7 @@ class DFlash:
     def _remember(self, sequences: Many[Sequence], features: Many[Tensor | None]) -> None:
         """Turn features of newly committed tokens into the drafter's context."""
         parts = [part for part in features if part is not None]
-        caches = [_context(sequence) for sequence in sequences]
+        caches = [context_of(sequence) for sequence in sequences]
         starts = [cache.length for cache in caches]
         positions = [torch.arange(start, start + len(part)) for start, part in zip(starts, parts, strict=True)]
         keys, values = self.drafter.context(torch.cat(parts), torch.cat(positions).to(self.target.device))
@@ -127,6 +122,6 @@ class DFlash:
             cache.extend(own_keys, own_values)
 
 
-def _context(sequence: Sequence) -> SequenceCache:
-    assert sequence.draft_cache is not None, "the sequence was opened by another method"
-    return sequence.draft_cache
+def _rows(features: Tensor, rows: list[int]) -> Tensor:
+    """Some rows, in rising order; the first ones are a view."""
+    return features[: len(rows)] if rows[-1] == len(rows) - 1 else features[rows]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from paceline.decode.tree import EMPTY, Proposal
 from paceline.errors import BadRequest
 from paceline.request import Sampling
 
@@ -54,7 +55,7 @@ def process(
     logits: Float[Tensor, "rows vocab"],
     sampling: Sampling,
     counts: TokenCounts | None = None,
-    path: Sequence[int] = (),
+    drafts: Proposal = EMPTY,
     banned: Int[Tensor, " banned"] | None = None,
 ) -> Float[Tensor, "rows vocab"]:
     """The scores of each row; the very tensor given where nothing is set.
@@ -62,13 +63,13 @@ def process(
     Args:
         logits: of the model. Half precision is widened before it is changed.
         counts: committed tokens; required where `sampling.penalised`.
-        path: drafted tokens: row i is scored after path[:i], so there are len(path) + 1 rows. Empty: every row is
-            scored after the committed tokens only, as the drafter's proposals are.
+        drafts: row 0 is scored after the committed tokens, row i + 1 after the path down to node i, too. Empty: every
+            row is scored after the committed tokens only, as the drafter's proposals are.
         banned: ids never to be drawn (padding of the vocabulary; for proposals the mask id).
     """
     if sampling.penalised:
         assert counts is not None, "penalties need the counts"
-        logits = _penalise(widen(logits), sampling, counts.in_prompt, _output_counts(counts, path, len(logits)))
+        logits = _penalise(widen(logits), sampling, counts.in_prompt, _output_counts(counts, drafts, len(logits)))
     if sampling.logit_bias:
         logits = _add_bias(widen(logits), sampling.logit_bias)
     if banned is not None and banned.numel():
@@ -93,13 +94,14 @@ def check_bias(sampling: Sampling, vocab_size: int) -> None:
             raise BadRequest(f"logit_bias names token id {token}.", remedy=remedy, param="logit_bias")
 
 
-def _output_counts(counts: TokenCounts, path: Sequence[int], rows: int) -> Int32[Tensor, "#rows vocab"]:
-    if not path:
+def _output_counts(counts: TokenCounts, drafts: Proposal, rows: int) -> Int32[Tensor, "#rows vocab"]:
+    if not drafts.tokens:
         return counts.output[None]
-    assert rows == len(path) + 1, f"{rows} rows for a path of {len(path)}"
+    assert rows == len(drafts.tokens) + 1, f"{rows} rows for {len(drafts.tokens)} drafts"
     output = counts.output.repeat(rows, 1)
-    for depth, token in enumerate(path):
-        output[depth + 1 :, token] += 1
+    for row, (parent, token) in enumerate(zip(drafts.parents, drafts.tokens, strict=True), start=1):
+        output[row] = output[parent + 1]
+        output[row, token] += 1
     return output
 
 

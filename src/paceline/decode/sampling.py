@@ -24,7 +24,7 @@ from paceline.request import Sampling
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["GREEDY_BELOW", "choose", "is_greedy", "probabilities", "survivors"]
+__all__ = ["GREEDY_BELOW", "choose", "is_greedy", "probabilities", "ranked", "survivors"]
 
 GREEDY_BELOW = 1e-5
 """A temperature at or under this is argmax."""
@@ -59,6 +59,38 @@ def choose(
     values, ids = _candidates(scores, sampling)
     perturbed = values + sampling.temperature * noise.at(positions, ids).to(scores.dtype)
     return ids.masked_fill(perturbed < perturbed.amax(-1, keepdim=True), scores.shape[-1]).amin(-1)
+
+
+def ranked(
+    scores: Float[Tensor, "rows vocab"],
+    sampling: Sampling,
+    noise: NoiseCache | None,
+    positions: Sequence[int],
+    width: int,
+    spread: float = 1.0,
+) -> tuple[Int[Tensor, "rows width"], Float[Tensor, "rows width"]]:
+    """The ids that `choose` would take first, second, … of each row, and how likely each is to be the target's choice.
+
+    A model that is close to the target has close scores, and the noise is the same: so the target's choice is likely
+    where score / temperature + noise is great, and softmax of that is taken for its probability.
+
+    Args:
+        noise: None ranks by the scores alone.
+        width: how many; where fewer may be drawn, the last have -inf. Ties in any order.
+        spread: divides what the softmax is of; the order stays.
+
+    Returns:
+        Ids and log probabilities, in falling order.
+    """
+    perturbed = widen(scores)
+    if not is_greedy(sampling):
+        perturbed = perturbed.masked_fill(~survivors(perturbed, sampling), -torch.inf) / sampling.temperature
+        if noise is not None:
+            perturbed = perturbed + noise.at(positions).to(perturbed.dtype)
+    if spread != 1.0:
+        perturbed = perturbed / spread
+    values, ids = perturbed.topk(min(width, perturbed.shape[-1]))
+    return ids, values - perturbed.logsumexp(-1, keepdim=True)
 
 
 def survivors(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Bool[Tensor, "rows vocab"]:

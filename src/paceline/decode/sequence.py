@@ -16,6 +16,7 @@ from paceline.cache.store import SequenceCache
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, process
 from paceline.decode.sampling import choose
+from paceline.decode.tree import Proposal
 from paceline.request import Sampling
 
 __all__ = ["Sequence"]
@@ -34,6 +35,7 @@ class Sequence:
         draft_cache: K/V of the drafter's context rows, for the same tokens; None without a drafter.
         noise: the draw at each position, shared by drafter and target.
         counts: what penalties need; None without penalties.
+        carried: what the last round left for the slots behind the anchor, where blocks overlap.
     """
 
     tokens: list[int]
@@ -45,6 +47,7 @@ class Sequence:
     draft_cache: SequenceCache | None
     noise: NoiseCache
     counts: TokenCounts | None
+    carried: tuple[int, ...] = ()
 
     @property
     def new_tokens(self) -> tuple[int, ...]:
@@ -56,15 +59,20 @@ class Sequence:
         """How many tokens may still be committed."""
         return self.limit_tokens - len(self.tokens)
 
-    def choose(self, logits: Tensor, path: Tokens[int], banned: Tensor | None, first: int) -> list[int]:
-        """The tokens that logits [rows, vocab] give, at positions first, first + 1, …
+    def choose(self, logits: Tensor, drafts: Proposal, banned: Tensor | None) -> list[int]:
+        """The tokens that logits [rows, vocab] give behind the committed ones.
 
         Args:
-            path: drafts before each row (row i is scored after path[:i]); empty where rows see only committed tokens.
+            drafts: row 0 is scored behind the anchor, row i + 1 behind the path down to node i. Empty: rows see only
+                committed tokens, and stand one behind the other.
             banned: ids never drawn.
         """
-        scores = process(logits, self.sampling, self.counts, path, banned)
-        chosen: list[int] = choose(scores, self.sampling, self.noise, range(first, first + len(logits))).tolist()
+        scores = process(logits, self.sampling, self.counts, drafts, banned)
+        first = len(self.tokens)
+        places: Tokens[int] = range(first, first + len(logits))
+        if not drafts.is_chain:
+            places = [first, *(first + depth for depth in drafts.depths)]
+        chosen: list[int] = choose(scores, self.sampling, self.noise, places).tolist()
         return chosen
 
     def commit(self, tokens: Tokens[int]) -> None:
@@ -75,8 +83,8 @@ class Sequence:
         self.noise.forget(len(self.tokens))
 
 
-def flat(rows: Tokens[Tokens[int]], starts: Tokens[int], device: torch.device) -> tuple[Tensor, Tensor]:
+def flat(rows: Tokens[Tokens[int]], places: Tokens[Tokens[int]], device: torch.device) -> tuple[Tensor, Tensor]:
     """Rows of all sequences end to end: their ids and absolute positions, each int64 [rows]."""
     tokens = [token for row in rows for token in row]
-    positions = [start + i for row, start in zip(rows, starts, strict=True) for i in range(len(row))]
+    positions = [place for own in places for place in own]
     return torch.tensor(tokens, device=device), torch.tensor(positions, device=device)

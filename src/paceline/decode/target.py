@@ -15,6 +15,7 @@ from paceline.cache.store import SequenceCache
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, check_bias
 from paceline.decode.sequence import Sequence, flat
+from paceline.decode.tree import EMPTY, ROOT, Proposal
 from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
 from paceline.models.attention import Segment, cached_attention
 from paceline.models.transformer import Output, Transformer
@@ -31,7 +32,7 @@ class Reading:
     """What the target said about the rows of one sequence.
 
     Attributes:
-        tokens: its own token after each row.
+        tokens: its own token after each row: the anchor, and every draft.
         features: [rows, taps * hidden] for the drafter, or None.
     """
 
@@ -104,32 +105,44 @@ class Target:
         for sequence in sequences:
             parts = [self._prompt_pass(sequence, start) for start in range(0, sequence.prompt_tokens, _PREFILL_ROWS)]
             last = self.model.head(parts[-1][0][-1:])
-            sequence.commit(sequence.choose(last, (), self.banned(), sequence.prompt_tokens))
+            sequence.commit(sequence.choose(last, EMPTY, self.banned()))
             tapped = [part for _, part in parts if part is not None]
             features.append(torch.cat(tapped) if tapped else None)
         return features
 
-    def read(self, sequences: Many[Sequence], drafts: Many[Many[int]]) -> list[Reading]:
+    def read(self, sequences: Many[Sequence], drafts: Many[Proposal]) -> list[Reading]:
         """Feed each anchor and its drafts in one pass; the target's own token after every one of them.
 
-        The rows lie behind the caches but are not part of them: whoever asked advances each cache by what it keeps.
+        The rows lie behind the caches but are not part of them: whoever asked keeps the path that it wants.
         """
-        rows = [[sequence.tokens[-1], *draft] for sequence, draft in zip(sequences, drafts, strict=True)]
-        output = self.forward(rows, [sequence.cache for sequence in sequences])
+        rows = [[sequence.tokens[-1], *draft.tokens] for sequence, draft in zip(sequences, drafts, strict=True)]
+        output = self.forward(rows, [sequence.cache for sequence in sequences], drafts)
         counts = [len(row) for row in rows]
         logits = torch.split(self.model.head(output.hidden), counts)
         tapped = output.features
         features: Many[Tensor | None] = [None] * len(rows) if tapped is None else torch.split(tapped, counts)
         banned = self.banned()
         return [
-            Reading(sequence.choose(scores, draft, banned, len(sequence.tokens)), own)
+            Reading(sequence.choose(scores, draft, banned), own)
             for sequence, draft, scores, own in zip(sequences, drafts, logits, features, strict=True)
         ]
 
-    def forward(self, rows: Many[Many[int]], caches: Many[SequenceCache]) -> Output:
-        """One pass over rows of ids, each behind what its cache holds; they are not part of it yet."""
-        tokens, positions = flat(rows, [cache.length for cache in caches], self.device)
-        segments = [Segment(len(row), cache) for row, cache in zip(rows, caches, strict=True)]
+    def forward(
+        self, rows: Many[Many[int]], caches: Many[SequenceCache], drafts: Many[Proposal] | None = None
+    ) -> Output:
+        """One pass over rows of ids, each behind what its cache holds; they are not part of it yet.
+
+        Args:
+            drafts: how the rows hang together behind the first of each; None is one behind the other.
+        """
+        trees = [None] * len(rows) if drafts is None else [None if draft.is_chain else draft for draft in drafts]
+        depths = [range(len(row)) if tree is None else (0, *tree.depths) for row, tree in zip(rows, trees, strict=True)]
+        places = [[cache.length + depth for depth in own] for cache, own in zip(caches, depths, strict=True)]
+        tokens, positions = flat(rows, places, self.device)
+        segments = [
+            Segment(len(row), cache, None if tree is None else (ROOT, *(parent + 1 for parent in tree.parents)))
+            for row, cache, tree in zip(rows, caches, trees, strict=True)
+        ]
         spec = self.model.spec
         attend = cached_attention(segments, (True,) * spec.num_layers, spec.windows)
         output: Output = self.model(tokens, positions, attend, self.taps)

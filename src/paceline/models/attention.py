@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
-from paceline.models.masks import Block, blocks
+from paceline.models.masks import Block, blocks, tree_block
 
 __all__ = ["Attend", "Segment", "cached_attention", "dense_attention"]
 
@@ -26,10 +26,16 @@ Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The rows of one sequence in a flat batch: `rows` of them, behind what `cache` holds."""
+    """The rows of one sequence in a flat batch: `rows` of them, behind what `cache` holds.
+
+    Attributes:
+        tree: for each row, the index of the row before it, -1 for none: it sees these, and what they see. None is one
+            row behind the other.
+    """
 
     rows: int
     cache: SequenceCache
+    tree: tuple[int, ...] | None = None
 
 
 def cached_attention(segments: Sequence[Segment], causal: Sequence[bool], windows: Sequence[int | None]) -> Attend:
@@ -39,7 +45,7 @@ def cached_attention(segments: Sequence[Segment], causal: Sequence[bool], window
 
     Args:
         segments: the sequences in the order of their rows.
-        causal: for each layer, whether a new row sees only itself and earlier rows.
+        causal: for each layer, whether a new row sees only itself and earlier rows; true where there are trees.
         windows: for each layer, its sliding window in tokens or None.
     """
     kinds = list(zip(causal, windows, strict=True))
@@ -47,7 +53,9 @@ def cached_attention(segments: Sequence[Segment], causal: Sequence[bool], window
 
     @cache  # masks are made once in a pass, and not by every layer
     def parts(index: int, kind: tuple[bool, int | None]) -> list[Block]:
-        rows, store = segments[index].rows, segments[index].cache
+        rows, store, tree = segments[index].rows, segments[index].cache, segments[index].tree
+        if tree is not None:
+            return tree_block(tree, store.length, kind[1], store.dtype, store.device)
         return blocks(rows, store.length, *kind, store.dtype, store.device)
 
     if len(segments) == 1:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Block", "blocks", "visible"]
+__all__ = ["Block", "blocks", "tree_block", "visible"]
 
 _BLOCK_ROWS = 256
 """Rows that attend together: as fast as any of 64 to 1024 on two cores, and a mask takes so many times the length."""
@@ -59,6 +60,36 @@ def blocks(
         own = None if mask is None else mask[: stop - start, keys.start - first : keys.stop - first]
         found.append(Block(slice(start, stop), keys, own))
     return found
+
+
+def tree_block(
+    tree: tuple[int, ...], past: int, window: int | None, dtype: torch.dtype, device: torch.device
+) -> list[Block]:
+    """Rows behind `past` others that hang together as a tree: each sees itself, its ancestors, and all before them.
+
+    Args:
+        tree: for each row the index of the row before it, smaller than its own; -1 for none.
+        window: counted in places: a row stands one place behind the row before it.
+
+            keys  0 1 2 3 4 5 6
+    row 3         x x x x . . .      past 3, tree (-1, 0, 0, 1): two rows stand at place 4
+    row 4         x x x x x . .
+    row 4         x x x x . x .
+    row 5         x x x x x . x
+    """
+    rows, places = len(tree), list(range(past))
+    seen = np.zeros((rows, past + rows), dtype=bool)
+    seen[:, :past] = True
+    for row, parent in enumerate(tree):
+        if parent >= 0:
+            seen[row, past:] = seen[parent, past:]
+        seen[row, past + row] = True
+        places.append(past if parent < 0 else places[past + parent] + 1)
+    if window is not None and places and max(places) >= window:
+        seen &= np.subtract.outer(places[past:], places) < window
+    hidden = torch.from_numpy(~seen).to(device)
+    mask = torch.zeros(hidden.shape, dtype=dtype, device=device).masked_fill_(hidden, -math.inf)
+    return [Block(slice(0, rows), slice(0, past + rows), mask)]
 
 
 def visible(rows: int, past: int, causal: bool, window: int | None) -> Tensor | None:
