@@ -27,7 +27,7 @@ from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 from paceline.text import Tokenizer
 
-Script = Callable[[Decoded, int], Sequence[int]]
+Script = Callable[[Decoded, int], Sequence[int] | Proposal]
 """(sequence, slots) -> at most so many drafts."""
 
 Answers = Mapping[tuple[tuple[int, ...], int], Sequence[int]]
@@ -42,7 +42,8 @@ class ScriptedDFlash(DFlash):
 
     def _propose(self, sequences: Sequence[Decoded]) -> list[Proposal]:
         slots = [min(self.block_size - 1, sequence.remaining_tokens) for sequence in sequences]
-        return [one_chain(self.script(sequence, count)) for sequence, count in zip(sequences, slots, strict=True)]
+        drafts = [self.script(sequence, count) for sequence, count in zip(sequences, slots, strict=True)]
+        return [draft if isinstance(draft, Proposal) else one_chain(draft) for draft in drafts]
 
 
 @dataclass(slots=True)

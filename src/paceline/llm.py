@@ -58,10 +58,9 @@ class LLM:
             float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
         block_size: rows of a block, the anchor included, 1 … 64; None is the drafter's own.
-        candidate_num: candidate blocks per round; 1 is a chain.
         max_batch: answers decoded together.
-        settings: what only the method has; docs/apd.md and docs/diffusion.md list it. What is left out has the method's
-            default; a `window` or `kv_window` of None is all.
+        settings: what only the method has; docs/trees.md, docs/apd.md and docs/diffusion.md list it. What is left out
+            has the method's default; a `window` or `kv_window` of None is all.
 
     Raises:
         CheckpointError: a folder that cannot be loaded. VocabularyMismatch: two models of other tokens.
@@ -78,11 +77,10 @@ class LLM:
         device: str = "auto",
         precision: Precision = "exact",
         block_size: int | None = None,
-        candidate_num: int = 1,
         max_batch: int = 8,
         **settings: Unpack[MethodSettings],
     ) -> None:
-        _check_settings(candidate_num, max_batch, block_size)
+        _check_settings(max_batch, block_size)
         diffuses = method in ("apd", "diffusion") or verifier is not None
         bundled = BUNDLED_DLLM if diffuses else BUNDLED_TARGET
         folder = resolve(bundled if model is None else model)
@@ -231,9 +229,7 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _check_settings(candidate_num: int, max_batch: int, block_size: int | None) -> None:
-    if candidate_num != 1:
-        raise ConfigError(f"candidate_num is {candidate_num!r}.", remedy="This version drafts one chain: 1.")
+def _check_settings(max_batch: int, block_size: int | None) -> None:
     if type(max_batch) is not int or max_batch < 1:
         raise ConfigError(f"max_batch is {max_batch!r}.", remedy="It must be at least 1.")
     if block_size is not None and not (type(block_size) is int and 1 <= block_size <= 64):

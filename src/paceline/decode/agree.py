@@ -19,7 +19,7 @@ from paceline.decode.tree import ROOT, Proposal
 if TYPE_CHECKING:
     from jaxtyping import Float
 
-__all__ = ["agreed_path", "equal_prefix", "product"]
+__all__ = ["agreed_path", "equal_prefix", "product", "surviving"]
 
 
 def agreed_path(proposal: Proposal, reference: Sequence[int]) -> list[int]:
@@ -38,6 +38,25 @@ def agreed_path(proposal: Proposal, reference: Sequence[int]) -> list[int]:
             path.append(node)
             last = node
     return path
+
+
+def surviving(proposal: Proposal, reference: Sequence[int], path: Sequence[int], most: int) -> tuple[int, ...]:
+    """What the target says behind the draft that it rejected, as the beginning of the next block.
+
+    The likeliest draft behind the agreed path was wrong, and the bonus stands in its place. What the target would say
+    behind it is often right behind the bonus, too; and so on, along the branch, as long as its drafts are what the
+    target says there.
+
+    Returns:
+        Tokens for the places behind the bonus, at most `most`; none where nothing was rejected.
+    """
+    last = path[-1] if path else ROOT
+    node = next((node for node, parent in enumerate(proposal.parents) if parent == last), None)
+    found: list[int] = []
+    while node is not None and len(found) < most:
+        found.append(reference[node + 1])
+        node = proposal.child(node, found[-1])
+    return tuple(found)
 
 
 def equal_prefix(one: Sequence[int], other: Sequence[int]) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from paceline.cache.store import SequenceCache
 from paceline.completion import Round
-from paceline.decode.agree import agreed_path
+from paceline.decode.agree import agreed_path, surviving
 from paceline.decode.drafting import Drafting, context_of
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import Speculation
@@ -73,6 +73,9 @@ class DFlash:
         readings = self.target.read(sequences, drafts)
         paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
         runs = self._commit(sequences, readings, paths)
+        if self.settings.overlap:
+            for sequence, draft, reading, path in zip(sequences, drafts, readings, paths, strict=True):
+                sequence.carried = surviving(draft, reading.tokens, path, self.settings.overlap)
         draft_seconds = (proposed - started) / len(sequences)
         verify_seconds = (time.perf_counter() - proposed) / len(sequences)
         return [

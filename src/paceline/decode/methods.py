@@ -17,6 +17,8 @@ from paceline.decode.dflash import DFlash
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.ngram_table import NgramTable
 from paceline.decode.remasking import Remasking
+from paceline.decode.settings import Own
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.errors import ConfigError
 from paceline.models.drafter import Drafter
@@ -54,7 +56,7 @@ class Parts:
     partner: Drafter | Transformer | None = None
     usable_tokens: int
     end_token_ids: frozenset[int] = frozenset()
-    settings: Remasking | Adaptive | None = None
+    settings: Own | None = None
     block_size: int | None = None
     ngrams: NgramTable | None = None
 
@@ -82,7 +84,9 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
         verifier = Target(partner, usable_tokens)
         return APD(Denoiser(model, usable_tokens), verifier, settings, parts.end_token_ids, parts.ngrams)
     if isinstance(partner, Drafter):
-        return DFlash(target_of(model, partner, usable_tokens), partner, parts.block_size or partner.spec.block_size)
+        assert isinstance(settings, Speculation)
+        size = parts.block_size or partner.spec.block_size
+        return DFlash(target_of(model, partner, usable_tokens), partner, size, settings)
     return Autoregressive(target_of(model, None, usable_tokens))
 
 

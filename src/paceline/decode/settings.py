@@ -12,20 +12,35 @@ from typing import Any, TypedDict
 
 from paceline.decode.adaptive import Adaptive, Schedule
 from paceline.decode.remasking import Freeze, Remasking, StepSchedule, Strategy
+from paceline.decode.speculation import Speculation, TemperatureSchedule
 from paceline.errors import ConfigError
 from paceline.settings import Either, canonical, fields_of
 
-__all__ = ["EVERY_METHOD", "MethodSettings", "settings_of"]
+__all__ = ["EVERY_METHOD", "MethodSettings", "Own", "settings_of"]
 
-_METHODS: dict[str, type[Remasking | Adaptive]] = {"apd": Adaptive, "diffusion": Remasking}
+Own = Remasking | Adaptive | Speculation
+"""The settings of one method."""
+
+_METHODS: dict[str, type[Own]] = {"dflash": Speculation, "apd": Adaptive, "diffusion": Remasking}
 
 EVERY_METHOD = Either(tuple(_METHODS.values()))
 """What may be set before the method is known."""
 
 
 class MethodSettings(TypedDict, total=False):
-    """The keywords of `LLM` that belong to a method: the fields of `Adaptive` (apd) and of `Remasking` (diffusion)."""
+    """The keywords of `LLM` that belong to a method.
 
+    They are the fields of `Speculation` (dflash), `Adaptive` (apd) and `Remasking` (diffusion).
+    """
+
+    candidate_num: int
+    max_nodes: int
+    pruning_threshold: float
+    diffusion_steps: int
+    draft_temperature: TemperatureSchedule
+    initial_temperature: float
+    final_temperature: float
+    overlap: int
     alpha: float
     tau: float
     schedule: Schedule
@@ -45,7 +60,7 @@ class MethodSettings(TypedDict, total=False):
     end_last: bool
 
 
-def settings_of(method: str, given: Mapping[str, Any]) -> Remasking | Adaptive | None:
+def settings_of(method: str, given: Mapping[str, Any]) -> Own | None:
     """The settings of a method, from what was given; None for a method that has none.
 
     Raises:

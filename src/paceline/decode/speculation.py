@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from paceline.errors import ConfigError
 from paceline.settings import Setting, check_kinds, check_ranges
 
-__all__ = ["Speculation", "spread"]
+__all__ = ["Speculation", "TemperatureSchedule", "spread"]
 
 TemperatureSchedule = Literal["off", "fixed", "adaptive"]
 

@@ -1,0 +1,106 @@
+"""Trees, steps, overlap: DFlash gives the tokens of plain decoding, `==` in float64, whatever a round proposes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from asked import ENDS, FAMILIES, OPTIONS, TOKENIZER, USABLE, VOCAB, jobs_for, models, outcome
+from scripted import answer_all, answers_of, drafter_of, plain, prompt_of, scripted, truth
+from tiny import run_flat, tiny_cache
+
+from paceline.decode.dflash import DFlash
+from paceline.decode.sequence import Sequence as Decoded
+from paceline.decode.speculation import Speculation
+from paceline.decode.target import Target
+from paceline.decode.tree import Proposal
+from paceline.engine.loop import Job
+from paceline.request import Sampling
+
+
+def speculation(rng: random.Random) -> Speculation:
+    """Any settings."""
+    return Speculation(
+        candidate_num=rng.choice((1, 2, 3, 6, 40)),
+        max_nodes=rng.choice((1, 5, 12, 32)),
+        pruning_threshold=rng.choice((0.0, 0.0, 0.3, 1.0)),
+        diffusion_steps=rng.choice((1, 1, 2, 5)),
+        draft_temperature=rng.choice(("off", "fixed", "adaptive")),
+        overlap=rng.choice((0, 0, 1, 3)),
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_any_settings_give_the_tokens_of_plain_decoding(family: str) -> None:
+    rng = random.Random(family)
+    whole = {"tokenizer": TOKENIZER, "ends": ENDS}
+    model, usable = models(family), USABLE[family]
+    branched = 0
+    options = OPTIONS[len(family) % 3 :: 3]
+    for index, first in enumerate(range(0, len(options), 4)):
+        jobs = jobs_for(family, 77 + index, options[first : first + 4])
+        oracle = [answer for job in jobs for answer in answer_all(plain(model, usable), [job], **whole)]
+        real = drafter_of(model, causal=(index % 2 == 0,))
+        target = Target(model, usable, real.spec.target_layer_ids)
+        decoder = DFlash(target, real, rng.randrange(2, 17), speculation(rng))
+        answers = answer_all(decoder, jobs, batch=index % 4 + 1, **whole)
+        assert list(map(outcome, answers)) == list(map(outcome, oracle)), decoder.settings
+        rounds = [round for answer in answers for round in answer.rounds]
+        branched += sum(bool(round.parents) for round in rounds)
+        for round in rounds:
+            assert round.accepted <= round.checked <= len(round.committed)
+            assert len(round.committed) - round.accepted in (0, 1)
+    assert branched > 10, "a test of trees needs some"
+
+
+TREE = (-1, -1, 0, 0, 1, 2, 4, 5, 5)
+"""Parents: nine nodes, five ends, two that stop early."""
+
+
+def path_to(node: int) -> list[int]:
+    return [] if node < 0 else [*path_to(TREE[node]), node]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("family", ["qwen3", "qwen2, one sliding layer", "mistral, all layers sliding"])
+def test_every_path_through_a_tree_is_taken(family: str, temperature: float) -> None:
+    """The truth stands on the path to each node in turn; caches are then as if all had been read at once."""
+    model = models(family)
+    sampling = Sampling(max_tokens=80, temperature=temperature, frequency_penalty=0.3)
+    jobs = [Job((1, 2, 3), sampling, seed=8), Job((4,) * 12, sampling, seed=9)]
+    truths = answers_of(plain(model), jobs)
+    turns: dict[Any, int] = {}
+
+    def script(sequence: Decoded, slots: int) -> Proposal:
+        turn = turns[prompt_of(sequence)] = turns.get(prompt_of(sequence), -2) + 1
+        right, known = path_to(turn % 10 - 1), truth(truths, sequence, 5)
+        tokens = [(known[len(path_to(node)) - 1] + 1 + node) % VOCAB for node in range(len(TREE))]
+        for depth, node in enumerate(right):
+            tokens[node] = known[depth]
+        return cut(tokens, slots)
+
+    decoder = scripted(model, 5, script)
+    answers = answer_all(decoder, jobs, batch=2)
+    for answer in answers:
+        assert answer.token_ids == truths[answer.job.prompt, answer.job.seed]
+        accepted = [round.accepted for round in answer.rounds]
+        wanted = [len(path_to((turn - 1) % 10 - 1)) for turn in range(len(accepted))]
+        assert accepted[:20] == wanted[:20]
+        assert_caches_are_whole(decoder, answer.state)
+
+
+def cut(tokens: Sequence[int], slots: int) -> Proposal:
+    """The nodes that are no deeper than `slots`."""
+    kept = [node for node in range(len(TREE)) if len(path_to(node)) <= slots]
+    return Proposal(tuple(tokens[node] for node in kept), tuple(TREE[node] for node in kept))
+
+
+def assert_caches_are_whole(decoder: DFlash, sequence: Decoded) -> None:
+    cache, length = tiny_cache(decoder.target.model), sequence.cache.length
+    assert length == len(sequence.tokens) - 1
+    run_flat(decoder.target.model, [sequence.tokens[:-1]], [cache])
+    for layer in range(decoder.target.model.spec.num_layers):
+        for ours, theirs in zip(sequence.cache.view(layer), cache.view(layer), strict=True):
+            assert (ours - theirs).abs().max() < 1e-11
