@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from paceline.decode.agree import agreed_path, equal_prefix, product
+from paceline.decode.agree import agreed_path, equal_prefix, product, surviving
 from paceline.decode.tree import Proposal, chain
 
 
@@ -49,6 +49,30 @@ def test_the_first_draft_is_judged_by_the_token_after_the_anchor(
 def test_a_missing_bonus_token_is_our_bug() -> None:
     with pytest.raises(AssertionError, match="reference tokens"):
         agreed_path(chain([1, 2]), [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("reference", "most", "carried"),
+    [
+        ([9, 6, 7, 8, 1], 9, (6, 7, 8)),  # 5 was wrong, 9 stands in its place; behind 5 both say 6 7 8
+        ([9, 6, 7, 8, 1], 2, (6, 7)),
+        ([9, 6, 0, 8, 1], 9, (6,)),  # the target would not go on with 7
+        ([5, 9, 7, 8, 1], 9, (7, 8)),  # 6 was wrong
+        ([5, 6, 7, 8, 1], 9, ()),  # all was right
+        ([5, 6, 7, 9, 1], 9, ()),  # nothing behind the rejected 8
+    ],
+)
+def test_what_both_say_behind_a_rejected_draft_survives(
+    reference: list[int], most: int, carried: tuple[int, ...]
+) -> None:
+    draft = chain([5, 6, 7, 8])
+    assert surviving(draft, reference, agreed_path(draft, reference), most) == carried
+
+
+def test_the_branch_of_the_likeliest_draft_survives() -> None:
+    """7 is first behind 6; 5 and what is behind it had nothing to do with the place."""
+    tree = Proposal((5, 6, 7, 8, 1, 2), (-1, -1, 1, 1, 2, 3))
+    assert surviving(tree, [6, 0, 9, 1, 2, 0, 0], [1], 4) == (1,)
 
 
 @pytest.mark.parametrize(("one", "other", "equal"), [([], [], 0), ([5], [5], 1), ([5, 6, 7], [5, 9, 7], 1)])

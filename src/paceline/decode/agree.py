@@ -41,21 +41,21 @@ def agreed_path(proposal: Proposal, reference: Sequence[int]) -> list[int]:
 
 
 def surviving(proposal: Proposal, reference: Sequence[int], path: Sequence[int], most: int) -> tuple[int, ...]:
-    """What the target says behind the draft that it rejected, as the beginning of the next block.
+    """The drafts behind a rejected one that the target would follow, as the beginning of the next block.
 
-    The likeliest draft behind the agreed path was wrong, and the bonus stands in its place. What the target would say
-    behind it is often right behind the bonus, too; and so on, along the branch, as long as its drafts are what the
-    target says there.
+    The likeliest draft behind the agreed path was wrong, and the bonus stands in its place. What both models say
+    behind it may be right behind the bonus, too.
 
     Returns:
-        Tokens for the places behind the bonus, at most `most`; none where nothing was rejected.
+        At most `most` tokens, for the places behind the bonus; none where nothing was rejected.
     """
     last = path[-1] if path else ROOT
     node = next((node for node, parent in enumerate(proposal.parents) if parent == last), None)
     found: list[int] = []
     while node is not None and len(found) < most:
-        found.append(reference[node + 1])
-        node = proposal.child(node, found[-1])
+        node = proposal.child(node, reference[node + 1])
+        if node is not None:
+            found.append(proposal.tokens[node])
     return tuple(found)
 
 
