@@ -18,6 +18,7 @@ from paceline.completion import Round
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
 from paceline.decode.sequence import Sequence as Decoded
+from paceline.decode.speculation import Plan
 from paceline.decode.target import Target
 from paceline.decode.tree import Proposal
 from paceline.decode.tree import chain as one_chain
@@ -40,7 +41,7 @@ class ScriptedDFlash(DFlash):
 
     script: Script = field(kw_only=True)
 
-    def _propose(self, sequences: Sequence[Decoded]) -> list[Proposal]:
+    def _propose(self, sequences: Sequence[Decoded], plans: Sequence[Plan]) -> list[Proposal]:
         slots = [min(self.block_size - 1, sequence.remaining_tokens) for sequence in sequences]
         drafts = [self.script(sequence, count) for sequence, count in zip(sequences, slots, strict=True)]
         return [draft if isinstance(draft, Proposal) else one_chain(draft) for draft in drafts]

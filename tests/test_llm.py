@@ -340,7 +340,7 @@ def test_nothing_is_decoded_where_one_of_many_prompts_is_bad(llm: LLM, monkeypat
     ("settings", "match"),
     [
         ({"method": "magic"}, "magic"), ({"method": "dflash"}, "no drafter"), ({"precision": "int3"}, "int3"),
-        ({"device": "warp"}, "warp"), ({"verifier": "x"}, "verifier"), ({"candidate_num": 2}, "candidate_num"),
+        ({"device": "warp"}, "warp"), ({"verifier": "x"}, "verifier"), ({"candidate_num": 0}, "candidate_num"),
         ({"max_batch": 0}, "max_batch"), ({"drafter": DRAFT, "block_size": 0}, "block_size"),
         ({"drafter": DRAFT, "block_size": 65}, "block_size"),
     ],

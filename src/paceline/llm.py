@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Literal, Unpack, cast
 
 import torch
 
@@ -57,7 +57,8 @@ class LLM:
             certified near-tie. "mixed" has products and drafter in bfloat16, the target's attention and norms in
             float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
-        block_size: rows of a block, the anchor included, 1 … 64; None is the drafter's own.
+        block_size: rows of a block, the anchor included, 1 … 64; None is the drafter's own. "auto" lets the machine
+            choose it, and how many drafts are read, in every round, by what passes cost here and drafts were worth.
         max_batch: answers decoded together.
         settings: what only the method has; docs/trees.md, docs/apd.md and docs/diffusion.md list it. What is left out
             has the method's default; a `window` or `kv_window` of None is all.
@@ -76,7 +77,7 @@ class LLM:
         method: Method = "auto",
         device: str = "auto",
         precision: Precision = "exact",
-        block_size: int | None = None,
+        block_size: int | Literal["auto"] | None = None,
         max_batch: int = 8,
         **settings: Unpack[MethodSettings],
     ) -> None:
@@ -229,11 +230,11 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _check_settings(max_batch: int, block_size: int | None) -> None:
+def _check_settings(max_batch: int, block_size: object) -> None:
     if type(max_batch) is not int or max_batch < 1:
         raise ConfigError(f"max_batch is {max_batch!r}.", remedy="It must be at least 1.")
-    if block_size is not None and not (type(block_size) is int and 1 <= block_size <= 64):
-        raise ConfigError(f"block_size is {block_size!r}.", remedy="It must be in [1, 64].")
+    if block_size not in (None, "auto") and not (type(block_size) is int and 1 <= block_size <= 64):
+        raise ConfigError(f"block_size is {block_size!r}.", remedy='It must be in [1, 64], or "auto".')
 
 
 def _load_target(folder: Path, precision: Precision, device: torch.device) -> Transformer:

@@ -102,9 +102,9 @@ def test_shared_noise_is_what_the_law_is_about() -> None:
     class Shifted(DFlash):
         __slots__ = ()
 
-        def _propose(self, sequences: Any) -> list[Proposal]:
+        def _propose(self, sequences: Any, plans: Any) -> list[Proposal]:
             found = []
-            for draft, sequence in zip(DFlash._propose(self, sequences), sequences, strict=True):
+            for draft, sequence in zip(DFlash._propose(self, sequences, plans), sequences, strict=True):
                 first, count = len(sequence.tokens) + 1000, len(draft.tokens)
                 places = range(first, first + count)
                 found.append(chain(choose(torch.zeros(count, 64), sequence.sampling, sequence.noise, places).tolist()))

@@ -126,6 +126,7 @@ def test_training_sees_what_decoding_sees(target: Transformer, drafter: Drafter,
         decoder = DFlash(Target(target, 64, drafter.spec.target_layer_ids), drafter, block)
         sequence = decoder.open(TOKENS[0, :anchor].tolist(), Sampling(), 0)
         decoder.prefill([sequence])
+        decoder.remember([sequence])
         assert sequence.draft_cache is not None
         tokens = torch.tensor([int(TOKENS[0, anchor]), *[drafter.spec.mask_token_id] * (block - 1)])
         attend = drafter.attention([Segment(block, sequence.draft_cache)])

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast, get_args
 
-from paceline.decode.adaptive import Adaptive
-from paceline.decode.remasking import Remasking
-from paceline.decode.settings import EVERY_METHOD, settings_of
+from paceline.decode.settings import EVERY_METHOD, Own, settings_of
 from paceline.errors import ConfigError
 from paceline.settings import canonical
 
@@ -33,7 +31,7 @@ class Configuration:
 
     name: str
     method: MethodName
-    settings: Remasking | Adaptive | None = None
+    settings: Own | None = None
     block_size: int | None = None
 
 

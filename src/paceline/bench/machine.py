@@ -17,6 +17,8 @@ from typing import Any
 
 import torch
 
+from paceline.hardware import cpu_name
+
 __all__ = ["machine_ceilings", "machine_facts", "watch_machine"]
 
 _READ_NUMBERS = 1 << 27
@@ -29,7 +31,7 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
     """Processor, cores this process may use, software, and torch's threads now."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "gpu": gpu,
         "system": platform.system(),
@@ -97,12 +99,3 @@ def _busy_seconds() -> float | None:
         return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError):
         return None
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    named = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.processor() or platform.machine())

@@ -21,9 +21,10 @@ from torch import Tensor
 from paceline.cache.store import SequenceCache
 from paceline.completion import Round
 from paceline.decode.agree import agreed_path, surviving
+from paceline.decode.controller import Controller
 from paceline.decode.drafting import Drafting, context_of
 from paceline.decode.sequence import Sequence
-from paceline.decode.speculation import Speculation
+from paceline.decode.speculation import PLAIN, Plan, Speculation
 from paceline.decode.target import Reading, Target
 from paceline.decode.tree import Proposal
 from paceline.models.drafter import Drafter
@@ -39,12 +40,14 @@ class DFlash:
     Attributes:
         block_size: rows of a block, the anchor included: at most block_size - 1 drafts are accepted, and a bonus token.
         settings: what a round proposes; the text is the same with all of them.
+        controller: chooses blocks, steps and nodes anew in each round; None keeps to block size and settings.
     """
 
     target: Target
     drafter: Drafter
     block_size: int
     settings: Speculation = field(default_factory=Speculation)
+    controller: Controller | None = None
     name = "dflash"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
@@ -60,25 +63,25 @@ class DFlash:
 
     @torch.inference_mode()
     def prefill(self, sequences: Many[Sequence]) -> list[tuple[int, ...]]:
-        """Read the prompts, commit the first token of each answer, and remember the prompts for the drafter."""
-        self._remember(sequences, self.target.prefill(sequences))
+        """Read the prompts, and commit the first token of each answer."""
+        for sequence, features in zip(sequences, self.target.prefill(sequences), strict=True):
+            self._put_aside(sequence, features)
         return [sequence.new_tokens for sequence in sequences]
 
     @torch.inference_mode()
     def step(self, sequences: Many[Sequence]) -> list[Round]:
         """One round for every sequence."""
         started = time.perf_counter()
-        drafts = self._propose(sequences)
+        plans = self._plan(sequences)
+        self.remember([sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
+        drafts = self._propose(sequences, plans)
         proposed = time.perf_counter()
         readings = self.target.read(sequences, drafts)
         paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
         runs = self._commit(sequences, readings, paths)
-        if self.settings.overlap:
-            for sequence, draft, reading, path in zip(sequences, drafts, readings, paths, strict=True):
-                sequence.carried = surviving(draft, reading.tokens, path, self.settings.overlap)
         draft_seconds = (proposed - started) / len(sequences)
         verify_seconds = (time.perf_counter() - proposed) / len(sequences)
-        return [
+        rounds = [
             Round(
                 draft.tokens,
                 tuple(reading.tokens),
@@ -90,41 +93,66 @@ class DFlash:
             )
             for draft, reading, run, path in zip(drafts, readings, runs, paths, strict=True)
         ]
+        for each in zip(sequences, plans, drafts, readings, paths, rounds, strict=True):
+            self._look_back(*each)
+        if self.controller is not None:
+            self.controller.time(plans, drafts, _longest(sequences), time.perf_counter() - started)
+        return rounds
 
-    def _propose(self, sequences: Many[Sequence]) -> list[Proposal]:
-        return Drafting(self.target, self.drafter, self.block_size, self.settings).propose(sequences)
+    @torch.inference_mode()
+    def remember(self, sequences: Many[Sequence]) -> None:
+        """Turn the features of tokens that were committed since into the drafter's context."""
+        behind = [sequence for sequence in sequences if sequence.unread]
+        if not behind:
+            return
+        parts = [torch.cat(sequence.unread) for sequence in behind]
+        caches = [context_of(sequence) for sequence in behind]
+        counts = [len(part) for part in parts]
+        places = [torch.arange(cache.length, cache.length + n) for cache, n in zip(caches, counts, strict=True)]
+        keys, values = self.drafter.context(torch.cat(parts), torch.cat(places).to(self.target.device))
+        found = zip(behind, caches, torch.split(keys, counts, 1), torch.split(values, counts, 1), strict=True)
+        for sequence, cache, own_keys, own_values in found:
+            cache.extend(own_keys, own_values)
+            sequence.unread.clear()
+
+    def _plan(self, sequences: Many[Sequence]) -> list[Plan]:
+        if self.controller is None:
+            return [Plan(self.block_size, self.settings.diffusion_steps)] * len(sequences)
+        return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences))
+
+    def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
+        drafts = Drafting(self.target, self.drafter, self.settings).propose(sequences, plans)
+        return drafts if self.controller is None else self.controller.keep(drafts, plans, _longest(sequences))
 
     def _commit(self, sequences: Many[Sequence], readings: Many[Reading], paths: Many[list[int]]) -> list[list[int]]:
-        """Commit the agreed drafts and the bonus token, no more than may be; both caches cover all but the newest.
+        """Commit the agreed drafts and the bonus token, no more than may be; the cache covers all but the newest.
 
         Returns:
             What was committed.
         """
-        runs, kept = list[list[int]](), list[Tensor | None]()
+        runs = []
         for sequence, reading, path in zip(sequences, readings, paths, strict=True):
             rows = [0, *(node + 1 for node in path)][: sequence.remaining_tokens]
             runs.append([reading.tokens[row] for row in rows])
             sequence.cache.compact(sequence.cache.length, rows)
-            kept.append(None if reading.features is None else _rows(reading.features, rows))
-        self._remember(sequences, kept)
-        for sequence, run in zip(sequences, runs, strict=True):
-            sequence.commit(run)
+            self._put_aside(sequence, reading.features, rows)
+            sequence.commit(runs[-1])
         return runs
 
-    def _remember(self, sequences: Many[Sequence], features: Many[Tensor | None]) -> None:
-        """Turn features of newly committed tokens into the drafter's context."""
-        parts = [part for part in features if part is not None]
-        caches = [context_of(sequence) for sequence in sequences]
-        starts = [cache.length for cache in caches]
-        positions = [torch.arange(start, start + len(part)) for start, part in zip(starts, parts, strict=True)]
-        keys, values = self.drafter.context(torch.cat(parts), torch.cat(positions).to(self.target.device))
-        counts = [len(part) for part in parts]
-        for cache, own_keys, own_values in zip(
-            caches, torch.split(keys, counts, 1), torch.split(values, counts, 1), strict=True
-        ):
-            cache.extend(own_keys, own_values)
+    def _put_aside(self, sequence: Sequence, features: Tensor | None, rows: list[int] | None = None) -> None:
+        """Keep features of committed tokens, of some rows or all, until the drafter needs them; if it ever does."""
+        if self.block_size > 1 and features is not None:
+            sequence.unread.append(features if rows is None else features[rows])
+
+    def _look_back(
+        self, sequence: Sequence, plan: Plan, draft: Proposal, reading: Reading, path: list[int], round: Round
+    ) -> None:
+        """What a round leaves for the next ones: a branch that survived, and experience."""
+        if self.settings.overlap:
+            sequence.carried = surviving(draft, reading.tokens, path, self.settings.overlap)
+        if self.controller is not None:
+            self.controller.learn(sequence.pace, plan, draft, path, round.checked)
 
 
-def _rows(features: Tensor, rows: list[int]) -> Tensor:
-    """Some rows, in rising order; the first ones are a view."""
-    return features[: len(rows)] if rows[-1] == len(rows) - 1 else features[rows]
+def _longest(sequences: Many[Sequence]) -> int:
+    return max(len(sequence.tokens) for sequence in sequences)

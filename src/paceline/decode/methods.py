@@ -6,15 +6,18 @@ answers; the settings that only one method has are in `settings`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, get_args
 
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.apd import APD
 from paceline.decode.autoregressive import Autoregressive
+from paceline.decode.controller import Controller, first_block_size
+from paceline.decode.costs import CostBook
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.dflash import DFlash
 from paceline.decode.diffusion import MaskedDiffusion
+from paceline.decode.drafting import Drafting
 from paceline.decode.ngram_table import NgramTable
 from paceline.decode.remasking import Remasking
 from paceline.decode.settings import Own
@@ -27,6 +30,10 @@ from paceline.models.transformer import Transformer
 
 __all__ = ["Asked", "Chosen", "Parts", "choose_method", "decoder_of", "target_of"]
 
+_BLOCKS = (4, 8, 12, 16)
+_CANDIDATES, _NODES = 16, 48
+"""What the machine chooses from, where nothing was asked for."""
+
 Chosen = Literal["ar", "dflash", "diffusion", "apd"]
 
 
@@ -36,7 +43,7 @@ class Asked(NamedTuple):
     method: Method = "auto"
     drafter: object = None
     verifier: object = None
-    block_size: int | None = None
+    block_size: int | Literal["auto"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +55,7 @@ class Parts:
         usable_tokens: ids from here on are never drawn.
         end_token_ids: what ends an answer.
         settings: of the method, as `settings_of` gives them.
-        block_size: rows of DFlash's block; None is the drafter's own.
+        block_size: rows of DFlash's block; None is the drafter's own, "auto" one that is chosen anew in each round.
         ngrams: what APD's verifier says behind frequent contexts.
     """
 
@@ -57,7 +64,7 @@ class Parts:
     usable_tokens: int
     end_token_ids: frozenset[int] = frozenset()
     settings: Own | None = None
-    block_size: int | None = None
+    block_size: int | Literal["auto"] | None = None
     ngrams: NgramTable | None = None
 
 
@@ -85,14 +92,28 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
         return APD(Denoiser(model, usable_tokens), verifier, settings, parts.end_token_ids, parts.ngrams)
     if isinstance(partner, Drafter):
         assert isinstance(settings, Speculation)
-        size = parts.block_size or partner.spec.block_size
-        return DFlash(target_of(model, partner, usable_tokens), partner, size, settings)
+        target = target_of(model, partner, usable_tokens)
+        if parts.block_size == "auto":
+            return _controlled(target, partner, settings)
+        return DFlash(target, partner, parts.block_size or partner.spec.block_size, settings)
     return Autoregressive(target_of(model, None, usable_tokens))
 
 
 def target_of(model: Transformer, drafter: Drafter | None, usable_tokens: int) -> Target:
     """A model as the target of `drafter`, or on its own."""
     return Target(model, usable_tokens, () if drafter is None else drafter.spec.target_layer_ids)
+
+
+def _controlled(target: Target, drafter: Drafter, settings: Speculation) -> DFlash:
+    """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose."""
+    if settings.candidate_num == 1:
+        settings = replace(settings, candidate_num=_CANDIDATES, max_nodes=_NODES)
+    longest = drafter.spec.block_size
+    sizes = (*(size for size in _BLOCKS if size < longest), longest)
+    first = min(first_block_size(target.model.spec.hidden_size), longest)
+    book = CostBook(Drafting(target, drafter, settings), sizes)
+    steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
+    return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps))
 
 
 def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:

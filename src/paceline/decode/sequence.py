@@ -7,12 +7,13 @@ feeds. Knows nothing of methods, text or stopping.
 from __future__ import annotations
 
 from collections.abc import Sequence as Tokens
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
+from paceline.decode.controller import Pace
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, process
 from paceline.decode.sampling import choose
@@ -32,10 +33,12 @@ class Sequence:
         limit_tokens: most tokens, prompt included: max_tokens or the context ends the answer there.
         sampling, seed: of this answer; the seed is never missing.
         cache: K/V of the target; after each round it covers all tokens but the newest.
-        draft_cache: K/V of the drafter's context rows, for the same tokens; None without a drafter.
+        draft_cache: K/V of the drafter's context rows; with `unread`, for the same tokens. None without a drafter.
         noise: the draw at each position, shared by drafter and target.
         counts: what penalties need; None without penalties.
         carried: what the last round left for the slots behind the anchor, where blocks overlap.
+        unread: features of committed tokens that are not in `draft_cache` yet, [tokens, taps * hidden] each.
+        pace: how drafting has gone so far, for a controller.
     """
 
     tokens: list[int]
@@ -48,6 +51,8 @@ class Sequence:
     noise: NoiseCache
     counts: TokenCounts | None
     carried: tuple[int, ...] = ()
+    unread: list[Tensor] = field(default_factory=list)
+    pace: Pace = field(default_factory=Pace)
 
     @property
     def new_tokens(self) -> tuple[int, ...]:

@@ -6,12 +6,12 @@ Numbers only; imports no torch. What they do is in `drafting` and `tree`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from paceline.errors import ConfigError
 from paceline.settings import Setting, check_kinds, check_ranges
 
-__all__ = ["Speculation", "TemperatureSchedule", "spread"]
+__all__ = ["PLAIN", "Plan", "Speculation", "TemperatureSchedule", "spread"]
 
 TemperatureSchedule = Literal["off", "fixed", "adaptive"]
 
@@ -67,8 +67,19 @@ class Speculation:
             raise ConfigError(told, remedy="It must not rise.", param="final_temperature")
 
 
-def spread(settings: Speculation, step: int, perplexity: float) -> float:
-    """By what the drafter's log probabilities are divided in pass `step` (from 1): more than 1 spreads candidates.
+class Plan(NamedTuple):
+    """What a sequence proposes in a round: rows of a block, the anchor included, and passes over it at most."""
+
+    block_size: int
+    steps: int = 1
+
+
+PLAIN = Plan(1)
+"""No drafts: a round of plain decoding."""
+
+
+def spread(settings: Speculation, step: int, steps: int, perplexity: float) -> float:
+    """By what the drafter's log probabilities are divided in pass `step` of `steps`: more than 1 spreads candidates.
 
     Falls evenly from the initial to the final temperature over the passes; the only pass has the final one. Where it
     adapts, candidates that were surprising in the pass before raise it again.
@@ -78,7 +89,7 @@ def spread(settings: Speculation, step: int, perplexity: float) -> float:
     """
     if settings.draft_temperature == "off":
         return 1.0
-    first, last, steps = settings.initial_temperature, settings.final_temperature, settings.diffusion_steps
+    first, last = settings.initial_temperature, settings.final_temperature
     planned = last if steps == 1 else first + (last - first) * (step - 1) / (steps - 1)
     if settings.draft_temperature == "fixed":
         return planned

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["EMPTY", "Expand", "Proposal", "Ranked", "best_first", "chain", "merged", "prune"]
+__all__ = ["EMPTY", "Expand", "Proposal", "Ranked", "best_first", "chain", "merged", "only", "prune"]
 
 ROOT = -1
 """The anchor as a parent."""
@@ -137,7 +137,7 @@ def prune(proposal: Proposal, threshold: float) -> Proposal:
         best[depth] = max(score, best.get(depth, -math.inf))
     floor = math.log(threshold) if threshold > 0 else -math.inf
     pairs = zip(depths, proposal.scores, strict=True)
-    return _only(proposal, [score >= best[depth] + floor for depth, score in pairs])
+    return only(proposal, [score >= best[depth] + floor for depth, score in pairs])
 
 
 def merged(first: Proposal, second: Proposal, nodes: int) -> Proposal:
@@ -158,7 +158,7 @@ def merged(first: Proposal, second: Proposal, nodes: int) -> Proposal:
     return Proposal(tuple(tokens), tuple(parents))
 
 
-def _only(proposal: Proposal, wanted: Sequence[bool]) -> Proposal:
+def only(proposal: Proposal, wanted: Sequence[bool]) -> Proposal:
     """The nodes that are wanted, and so are all before them on their path."""
     places = {ROOT: ROOT}
     for node, (parent, keep) in enumerate(zip(proposal.parents, wanted, strict=True)):

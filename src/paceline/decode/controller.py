@@ -1,0 +1,258 @@
+"""Chooses what a round proposes, by expected tokens per second; it changes speed, never text (docs/equality.md).
+
+    cost      draft(block, steps) + read(rows), both measured on this machine (`costs`)
+    gain      the tokens a round is expected to commit, from how often drafts were accepted so far
+    plan      before drafting: the block and the steps with the best gain by cost, or no drafts at all where that is
+              faster; after a rest it tries again, and rests longer each time in vain
+    keep      after drafting: of the tree, the most probable nodes, as many as pay for their rows
+
+Plain numbers; knows nothing of models and tensors.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from paceline.decode.speculation import PLAIN, Plan
+from paceline.decode.tree import ROOT, Proposal, only
+
+__all__ = ["Calibration", "Controller", "Costs", "Pace", "first_block_size"]
+
+_PRIOR = 0.7
+"""Conditional acceptance before anything was seen, and its weight in drafts."""
+_PRIOR_WEIGHT = 1.0
+
+_MEMORY = 0.9
+"""What a count is worth a round later: some ten rounds are remembered."""
+
+_REST, _LONGEST_REST = 4, 64
+"""Plain rounds after the first trial in vain, and at most."""
+
+_LOOK_AROUND = 16
+"""Every so many drafted rounds the longest block is tried, so that it is known what a short one misses."""
+
+_BINS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+
+
+def first_block_size(hidden_size: int) -> int:
+    """The block of the first round, before anything was measured: min(16, max(8, log2(hidden size) / 2 + 4)).
+
+    As printed in the source article on DFlash, rounded up; it gives 9 for 1,024, where the text beside it says 12.
+    """
+    return min(16, max(8, math.ceil(math.log2(hidden_size) / 2 + 4)))
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds, as measured.
+
+    Attributes:
+        read: of a pass of the target, by the rows of all sequences together.
+        draft: of the drafts of all sequences in one step, by the rows of a block.
+    """
+
+    read: dict[int, float]
+    draft: dict[int, float]
+
+    def reading(self, rows: int) -> float:
+        """Seconds of the target for so many rows."""
+        return _between(self.read, rows)
+
+    def drafting(self, block_size: int, steps: int = 1) -> float:
+        """Seconds of the drafter for blocks of so many rows."""
+        return steps * _between(self.draft, block_size)
+
+
+@dataclass(slots=True)
+class Pace:
+    """How drafting has gone for one sequence.
+
+    Attributes:
+        accepted, checked: by steps, then by depth: fading counts of drafts.
+        drafted: rounds with drafts.
+        resting: plain rounds left, and one for the trial behind them.
+        rest: how long the next rest would be.
+    """
+
+    accepted: dict[int, list[float]] = field(default_factory=dict)
+    checked: dict[int, list[float]] = field(default_factory=dict)
+    drafted: int = 0
+    resting: int = 0
+    rest: int = _REST
+
+    def acceptance(self, steps: int, depth: int) -> float:
+        """How likely the draft at a depth, from 0, is accepted where all before it were.
+
+        What was seen so far, and a little of what was seen one place before: for the first, of a fixed prior.
+        """
+        likely = _PRIOR
+        accepted, checked = self.accepted.get(steps, []), self.checked.get(steps, [])
+        for place in range(min(depth + 1, len(checked))):
+            likely = (accepted[place] + _PRIOR_WEIGHT * likely) / (checked[place] + _PRIOR_WEIGHT)
+        return likely
+
+    def learn(self, steps: int, accepted: int, checked: int) -> None:
+        """Count the drafts of a round: by depth, the first `checked` were judged, the first `accepted` were right."""
+        self.drafted += 1
+        for counts, count in ((self.accepted, accepted), (self.checked, checked)):
+            own = [_MEMORY * value for value in counts.get(steps, [])]
+            own += [0.0] * (checked - len(own))
+            counts[steps] = [value + (place < count) for place, value in enumerate(own)]
+
+
+@dataclass(slots=True)
+class Calibration:
+    """How often a draft is right of which the drafter says that it is with some probability."""
+
+    right: list[float] = field(default_factory=lambda: [0.0] * (len(_BINS) + 1))
+    seen: list[float] = field(default_factory=lambda: [0.0] * (len(_BINS) + 1))
+
+    def probability(self, said: float) -> float:
+        """What is to be expected of a draft."""
+        place = bisect.bisect(_BINS, said)
+        return (self.right[place] + 8.0 * said) / (self.seen[place] + 8.0)
+
+    def learn(self, said: float, right: bool) -> None:
+        """Count a draft that was judged."""
+        place = bisect.bisect(_BINS, said)
+        self.right[place] = 0.999 * self.right[place] + right
+        self.seen[place] = 0.999 * self.seen[place] + 1.0
+
+
+@dataclass(slots=True)
+class Drift:
+    """How much longer rounds take than was measured beforehand: what a round does beside its passes, and what else the
+    machine does. Fading means of the quotient, of rounds with drafts and without."""
+
+    drafted: float = 1.0
+    plain: float = 1.0
+
+    def learn(self, drafted: bool, quotient: float) -> None:
+        """Take in a round; one that was held up for long counts as twice as long."""
+        known = self.drafted if drafted else self.plain
+        mean = known + (1.0 - _MEMORY) * (min(quotient, 2.0 * known) - known)
+        if drafted:
+            self.drafted = mean
+        else:
+            self.plain = mean
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Plans rounds of one decoder.
+
+    Attributes:
+        costs: of its models here, by the number of sequences and the tokens of the longest.
+        block_sizes: what may be chosen, rising; the last is the longest.
+        first: the block of a sequence's first round.
+        steps: passes of the drafter that may be chosen.
+    """
+
+    costs: Callable[[int, int], Costs]
+    block_sizes: tuple[int, ...]
+    first: int
+    steps: tuple[int, ...] = (1,)
+    calibration: Calibration = field(default_factory=Calibration)
+    drift: Drift = field(default_factory=Drift)
+
+    def plans(self, paces: Sequence[Pace], longest: int) -> list[Plan]:
+        """What each sequence is to propose; the longest of them has so many tokens."""
+        costs = self.costs(len(paces), longest)
+        return [self._plan(pace, costs, len(paces)) for pace in paces]
+
+    def keep(self, proposals: Sequence[Proposal], plans: Sequence[Plan], longest: int) -> list[Proposal]:
+        """Of each tree the nodes that are worth their rows in the pass that reads them all."""
+        costs, rows = self.costs(len(proposals), longest), len(proposals)
+        spent = _spent(plans, costs)
+        chances = [
+            (chance, -index, -node) for index, own in enumerate(proposals) for node, chance in self._chances(own)
+        ]
+        tokens, best, kept = float(rows), rows / (spent + costs.reading(rows)), 0
+        chances.sort(reverse=True)
+        for count, (chance, _, _) in enumerate(chances, start=1):
+            tokens += chance
+            rate = tokens / (spent + costs.reading(rows + count))
+            if rate > best:
+                best, kept = rate, count
+        wanted = {(-index, -node) for _, index, node in chances[:kept]}
+        return [
+            only(proposal, [(index, node) in wanted for node in range(len(proposal.tokens))])
+            for index, proposal in enumerate(proposals)
+        ]
+
+    def learn(self, pace: Pace, plan: Plan, proposal: Proposal, path: Sequence[int], checked: int) -> None:
+        """Take in how a proposal fared: `path` are the nodes that agreed, `checked` the places that were judged."""
+        if not proposal.tokens:
+            return
+        pace.learn(plan.steps, len(path), checked)
+        ends, right = {ROOT, *path[: max(0, checked - 1)]}, set(path)
+        for node, parent in enumerate(proposal.parents):
+            if parent in ends:
+                self.calibration.learn(_conditional(proposal, node), node in right)
+
+    def time(self, plans: Sequence[Plan], proposals: Sequence[Proposal], longest: int, seconds: float) -> None:
+        """Take in how long a round took."""
+        costs, rows = self.costs(len(proposals), longest), sum(1 + len(proposal.tokens) for proposal in proposals)
+        self.drift.learn(any(plan != PLAIN for plan in plans), seconds / (_spent(plans, costs) + costs.reading(rows)))
+
+    def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
+        if pace.resting > 1:
+            pace.resting -= 1
+            return PLAIN
+        if not pace.drafted:
+            return Plan(self.first, self.steps[0])
+        if pace.drafted % _LOOK_AROUND == 0:
+            return Plan(self.block_sizes[-1], self.steps[pace.drafted // _LOOK_AROUND % len(self.steps)])
+        plans = [Plan(size, steps) for size in self.block_sizes for steps in self.steps]
+        best = max(plans, key=lambda plan: _rate(pace, plan, costs, sequences))
+        plain = sequences / costs.reading(sequences)
+        pays = _rate(pace, best, costs, sequences) / self.drift.drafted > plain / self.drift.plain
+        if not pays and pace.resting == 0:
+            pace.resting, pace.rest = pace.rest, min(2 * pace.rest, _LONGEST_REST)
+            return PLAIN
+        pace.resting, pace.rest = 0, _REST if pays else pace.rest  # after a rest it is tried in any case
+        return best
+
+    def _chances(self, proposal: Proposal) -> list[tuple[int, float]]:
+        """Each node, and how likely it is accepted, as experience has it; never likelier than its parent."""
+        likely: list[float] = []
+        for node, parent in enumerate(proposal.parents):
+            before = 1.0 if parent == ROOT else likely[parent]
+            likely.append(before * self.calibration.probability(_conditional(proposal, node)))
+        return list(enumerate(likely))
+
+
+def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int) -> float:
+    """Tokens per second to expect of a chain, as deep as it pays; all sequences are taken to be alike."""
+    spent = costs.drafting(plan.block_size, plan.steps)
+    best, tokens, likely = 0.0, 1.0, 1.0
+    for depth in range(plan.block_size - 1):
+        likely *= pace.acceptance(plan.steps, depth)
+        tokens += likely
+        best = max(best, sequences * tokens / (spent + costs.reading(sequences * (depth + 2))))
+    return best
+
+
+def _spent(plans: Sequence[Plan], costs: Costs) -> float:
+    """Seconds of drafting, of all sequences together."""
+    return max(costs.drafting(*plan) if plan != PLAIN else 0.0 for plan in plans)
+
+
+def _conditional(proposal: Proposal, node: int) -> float:
+    """The probability that the drafter gives a node behind its parent."""
+    parent = proposal.parents[node]
+    return math.exp(proposal.scores[node] - (0.0 if parent == ROOT else proposal.scores[parent]))
+
+
+def _between(measured: dict[int, float], rows: int) -> float:
+    """The cost for so many rows: on the line between the next ones measured, or behind the last two."""
+    if rows in measured:
+        return measured[rows]
+    known = sorted(measured)
+    above = min(max(bisect.bisect(known, rows), 1), len(known) - 1)
+    low, high = known[above - 1], known[above]
+    slope = (measured[high] - measured[low]) / (high - low)
+    return max(measured[low] + slope * (rows - low), 0.0)

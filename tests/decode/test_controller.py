@@ -1,0 +1,172 @@
+"""What the controller chooses where the costs and the odds are known."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+
+from paceline.decode.controller import Calibration, Controller, Costs, Drift, Pace, first_block_size
+from paceline.decode.speculation import PLAIN, Plan
+from paceline.decode.tree import EMPTY, Proposal, chain
+
+FLAT = Costs(read={1: 1.0, 64: 1.1}, draft={4: 0.3, 16: 0.3})
+"""Rows cost next to nothing, as on a big idle machine."""
+STEEP = Costs(read={1: 1.0, 64: 64.0}, draft={4: 0.1, 16: 0.1})
+"""Every row costs as much as the first, as where arithmetic has run out."""
+
+
+def controller(costs: Costs, **changes: object) -> Controller:
+    return Controller(lambda batch, longest: costs, (4, 8, 16), 8, **changes)  # type: ignore[arg-type]
+
+
+def seen(accepted: int, checked: int, rounds: int = 20) -> Pace:
+    pace = Pace()
+    for _ in range(rounds):
+        pace.learn(1, accepted, checked)
+    return pace
+
+
+@pytest.mark.parametrize(("hidden", "rows"), [(256, 8), (1024, 9), (2048, 10), (4096, 10), (2**24, 16), (2**30, 16)])
+def test_the_formula_of_the_article_as_printed_rounded_up(hidden: int, rows: int) -> None:
+    assert first_block_size(hidden) == rows
+
+
+def test_costs_between_and_behind_what_was_measured() -> None:
+    costs = Costs({1: 1.0, 4: 4.0, 8: 6.0}, {4: 0.5, 8: 0.7})
+    assert [costs.reading(rows) for rows in (1, 2, 4, 6, 8, 12)] == pytest.approx([1.0, 2.0, 4.0, 5.0, 6.0, 8.0])
+    assert costs.drafting(6, 3) == pytest.approx(1.8)
+
+
+def test_the_first_round_takes_the_guess_and_the_next_what_pays() -> None:
+    it = controller(FLAT)
+    assert it.plans([Pace()], 10) == [Plan(8)]
+    assert it.plans([seen(15, 15)], 10) == [Plan(16)]
+    assert it.plans([seen(0, 1)], 10) == [PLAIN]
+    assert it.plans([seen(15, 15), seen(0, 1)], 10) == [Plan(16), PLAIN], "each sequence for itself"
+
+
+def test_a_good_drafter_does_not_pay_where_every_row_costs_as_much() -> None:
+    assert controller(STEEP).plans([seen(1, 2)], 10) == [PLAIN]
+
+
+def test_rests_grow_while_drafting_is_in_vain_and_end_with_a_trial() -> None:
+    it, pace, plans = controller(FLAT), seen(0, 1, rounds=17), []
+    for _ in range(60):
+        (plan,) = it.plans([pace], 10)
+        plans.append(plan != PLAIN)
+        if plan != PLAIN:
+            pace.learn(1, 0, 1)
+    rests = [len(list(run)) for drafted, run in itertools.groupby(plans) if not drafted]
+    assert rests[:3] == [4, 8, 16]
+    assert sum(plans) <= 4
+
+
+def test_drafting_goes_on_as_soon_as_a_trial_succeeds() -> None:
+    it, pace = controller(FLAT), seen(0, 1, rounds=17)
+    for _ in range(200):
+        (plan,) = it.plans([pace], 10)
+        if plan != PLAIN:
+            pace.learn(plan.steps, plan.block_size - 1, plan.block_size - 1)
+    assert pace.rest == 4
+    assert it.plans([pace], 10) != [PLAIN]
+
+
+def test_the_longest_block_is_tried_now_and_then() -> None:
+    it, pace, sizes = controller(FLAT), Pace(), set[int]()
+    for turn in range(40):
+        (plan,) = it.plans([pace], 10)
+        sizes.add(plan.block_size)
+        pace.learn(1, min(2, plan.block_size - 1), min(3, plan.block_size - 1))
+        assert turn == 0 or plan != PLAIN
+    assert 16 in sizes
+    assert min(sizes) < 16
+
+
+def test_steps_are_chosen_by_what_they_bring() -> None:
+    it = controller(FLAT, steps=(1, 2))
+    pace = seen(1, 2)
+    for _ in range(20):
+        pace.learn(2, 12, 13)
+    pace.drafted = 3
+    assert it.plans([pace], 10)[0].steps == 2
+
+
+def test_acceptance_is_conditional_and_fades() -> None:
+    pace = Pace()
+    for _ in range(200):
+        pace.learn(1, 1, 2)
+    assert pace.acceptance(1, 0) > 0.9
+    assert pace.acceptance(1, 1) < 0.2
+    for _ in range(60):
+        pace.learn(1, 2, 3)
+    assert pace.acceptance(1, 1) > 0.9
+    assert Pace().acceptance(1, 5) == 0.7
+
+
+def tree(rng: random.Random, nodes: int) -> Proposal:
+    parents = [rng.randrange(-1, node) if node else -1 for node in range(nodes)]
+    scores: list[float] = []
+    for parent in parents:
+        scores.append((0.0 if parent < 0 else scores[parent]) + math.log(rng.uniform(0.05, 0.95)))
+    return Proposal(tuple(range(nodes)), tuple(parents), tuple(scores))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_kept_are_the_nodes_of_the_best_rate(seed: int) -> None:
+    """Against all sizes of the set of likeliest nodes, with three sequences in one read."""
+    rng = random.Random(seed)
+    costs = Costs({1: 1.0, 8: 1.5, 32: 4.0, 64: 9.0}, {4: 0.2, 16: 0.4})
+    trees = [tree(rng, 9), EMPTY, tree(rng, 14)]
+    kept = controller(costs).keep(trees, [Plan(16), PLAIN, Plan(16)], 10)
+    chances = sorted((math.exp(score) for each in trees for score in each.scores), reverse=True)
+    rates = [(3 + sum(chances[:n])) / (0.4 + costs.reading(3 + n)) for n in range(len(chances) + 1)]
+    best = max(range(len(rates)), key=rates.__getitem__)
+    assert sorted((math.exp(score) for each in kept for score in each.scores), reverse=True) == chances[:best]
+    assert kept[1] == EMPTY
+    for each in kept:
+        assert all(parent < node for node, parent in enumerate(each.parents))
+
+
+def test_experience_corrects_the_drafter() -> None:
+    """It says 0.9, and is right once in ten times: then its drafts are not worth their rows."""
+    costs, proposal = Costs({1: 1.0, 2: 1.5, 3: 2.0}, {4: 0.1, 16: 0.1}), chain([5])
+    proposal = Proposal(proposal.tokens, proposal.parents, (math.log(0.9),))
+    it = controller(costs)
+    assert it.keep([proposal], [Plan(4)], 10) == [proposal]
+    for turn in range(200):
+        right = turn % 10 == 0
+        it.learn(Pace(), Plan(4), proposal, [0] if right else [], 1)
+    assert it.calibration.probability(0.9) == pytest.approx(0.13, abs=0.05)
+    assert it.keep([proposal], [Plan(4)], 10) == [EMPTY]
+
+
+def test_only_drafts_that_were_judged_are_experience() -> None:
+    """Children of what agreed; what stands behind a rejected draft was never judged."""
+    it = controller(FLAT)
+    proposal = Proposal((1, 2, 3, 4), (-1, -1, 1, 2), tuple(map(math.log, (0.5, 0.3, 0.2, 0.1))))
+    it.learn(Pace(), Plan(4), proposal, [1], 2)
+    assert sum(it.calibration.seen) == 3
+    assert sum(it.calibration.right) == 1
+
+
+def test_an_unbiased_drafter_is_believed() -> None:
+    """20,000 drafts of a drafter that says what is true: five standard deviations are below 0.03."""
+    rng, calibration = random.Random(3), Calibration()
+    for _ in range(20_000):
+        said = rng.random()
+        calibration.learn(said, rng.random() < said)
+    for said in (0.01, 0.1, 0.3, 0.6, 0.85, 0.95, 0.99):
+        assert calibration.probability(said) == pytest.approx(said, abs=0.1)
+
+
+def test_drift_follows_slowly_and_forgives_a_pause() -> None:
+    drift = Drift()
+    drift.learn(True, 1000.0)
+    assert drift.drafted == pytest.approx(1.1)
+    assert drift.plain == 1.0
+    for _ in range(100):
+        drift.learn(False, 1.5)
+    assert drift.plain == pytest.approx(1.5, abs=1e-3)

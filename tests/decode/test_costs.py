@@ -1,0 +1,67 @@
+"""What passes cost: measured once, kept on disk, known by what they depend on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from scripted import drafter_of
+from tiny import tiny_spec, tiny_transformer
+
+from paceline.decode.costs import CostBook, cost_folder
+from paceline.decode.drafting import Drafting
+from paceline.decode.speculation import Speculation
+from paceline.decode.target import Target
+
+
+def book(folder: Path, **settings: int) -> CostBook:
+    model = tiny_transformer(tiny_spec(), dtype=torch.float32)
+    drafter = drafter_of(model)
+    target = Target(model, 64, drafter.spec.target_layer_ids)
+    return CostBook(Drafting(target, drafter, Speculation(**{"candidate_num": 3, **settings})), (2, 4), folder)
+
+
+def test_costs_are_measured_and_less_work_is_never_dearer(tmp_path: Path) -> None:
+    costs = book(tmp_path).costs(1, 10)
+    assert sorted(costs.read) == [1, 2, 4, 8, 12, 16, 24, 32, 48, 64]
+    assert list(costs.draft) == [2, 4]
+    for curve in (costs.read, costs.draft):
+        seconds = [curve[size] for size in sorted(curve)]
+        assert seconds == sorted(seconds)
+        assert seconds[0] > 0.0
+        assert seconds[-1] < 5.0
+    assert sorted(book(tmp_path).costs(3, 10).read)[:2] == [4, 8], "three sequences are measured as four"
+
+
+def test_kept_on_disk_and_read_again(tmp_path: Path) -> None:
+    first = book(tmp_path).costs(1, 10)
+    (kept,) = tmp_path.iterdir()
+    assert book(tmp_path).costs(1, 200) == first, "one bucket"
+    told = json.loads(kept.read_text())
+    told["read"]["1"] = 77.0
+    kept.write_text(json.dumps(told))
+    assert book(tmp_path).costs(1, 10).reading(1) == 77.0
+    assert book(tmp_path, max_nodes=5).costs(1, 10).reading(1) != 77.0, "other settings are measured anew"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("broken", ["", "[]", '{"read": 3, "draft": {}}', '{"read": {"a": 1}, "draft": {}}'])
+def test_a_broken_file_is_measured_anew(tmp_path: Path, broken: str) -> None:
+    book(tmp_path).costs(1, 10)
+    (kept,) = tmp_path.iterdir()
+    kept.write_text(broken)
+    assert book(tmp_path).costs(1, 10).reading(1) > 0.0
+    assert json.loads(kept.read_text())["of"]["batch"] == 1
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path: Path) -> None:
+    place = tmp_path / "file"
+    place.write_text("")
+    assert book(place / "below").costs(1, 10).reading(1) > 0.0
+
+
+def test_the_folder_is_where_caches_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cost_folder() == tmp_path / "paceline" / "costs"
