@@ -5,7 +5,7 @@
     grow      the most probable prefixes of them, as one tree
 
 The noise is part of the drafter's scores, so candidates gather around what the target will draw, and not around what is
-likely on average: at temperature 1 that is most of what a tree gains. Does not know how proposals are judged.
+likely on average. Does not know how proposals are judged.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
+from paceline.decode.candidates import Candidates, behind_each_other, independent
 from paceline.decode.processors import process
-from paceline.decode.sampling import ranked
+from paceline.decode.rescoring import Joint, rescored
+from paceline.decode.sampling import is_greedy, ranked
 from paceline.decode.sequence import Sequence, flat
 from paceline.decode.speculation import Plan, Speculation, spread
 from paceline.decode.target import Target
-from paceline.decode.tree import EMPTY, Proposal, Ranked, best_first, chain, prune
+from paceline.decode.tree import EMPTY, Proposal, best_first, chain, prune, strongest
 from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 
@@ -32,6 +34,9 @@ __all__ = ["Drafting", "context_of"]
 
 _SURE = math.log(0.9)
 """A pass is the last where every slot that it leaves open is as sure as that."""
+
+_POOL = 2
+"""So many times the nodes are weighed anew where the best of them will be read."""
 
 
 class _Asked(NamedTuple):
@@ -47,22 +52,36 @@ class _Block:
     """The block of one sequence while it is denoised.
 
     Attributes:
+        asked: whose it is.
         row: the anchor, then the tokens fixed so far, and masks.
-        slots: what may stand in each slot, once it is fixed.
         open: the slots, from 0, that are masked.
-        steps: passes over it at most.
+        found: of each slot that is fixed, the rows of `Candidates`.
         surprise: of each token fixed, in nats.
     """
 
+    asked: _Asked
     row: list[int]
-    slots: list[Ranked]
     open: list[int]
-    steps: int
+    found: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
     surprise: list[float] = field(default_factory=list)
 
     @property
     def perplexity(self) -> float:
         return math.exp(sum(self.surprise) / len(self.surprise)) if self.surprise else 1.0
+
+    def carry(self, ranks: Candidates) -> None:
+        """Fix what the last round left: the one candidate of its slot."""
+        for slot in set(range(self.asked.slots)) - self.found.keys() - set(self.open):
+            ids, log_probs, *others = (each[slot] for each in ranks)
+            alone = torch.full_like(log_probs, -torch.inf)
+            alone[0] = 0.0
+            self.found[slot] = (torch.full_like(ids, self.row[slot + 1]), alone, *others)
+
+    @property
+    def candidates(self) -> Candidates:
+        """Of all slots, once all are fixed."""
+        rows = [self.found[slot] for slot in range(self.asked.slots)]
+        return Candidates(*(torch.stack(each) for each in zip(*rows, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +89,14 @@ class Drafting:
     """Drafts for many sequences at once.
 
     Attributes:
+        joint: weighs candidates anew; None leaves them as the drafter has them.
         noisy: rank with the target's noise; without it a tree gains less, which is what the sweep shows.
     """
 
     target: Target
     drafter: Drafter
     settings: Speculation
+    joint: Joint | None = None
     noisy: bool = True
 
     def propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
@@ -88,87 +109,103 @@ class Drafting:
             for sequence, plan in zip(sequences, plans, strict=True)
         ]
         drafting = [each for each in asked if each.slots]
-        propose = self._chains if self.settings == Speculation() else self._trees
+        simple = self.settings == Speculation() and self.drafter.selector is None and self.joint is None
+        propose = self._chains if simple else self._trees
         found = iter(propose(drafting) if drafting else ())
         return [next(found) if each.slots else EMPTY for each in asked]
-
-    def logits(self, sequences: Many[Sequence], rows: Many[Many[int]]) -> list[Tensor]:
-        """What the drafter says of every slot of blocks that begin at the anchors: [slots, vocab] each."""
-        places = [
-            range(len(own.tokens) - 1, len(own.tokens) - 1 + len(row)) for own, row in zip(sequences, rows, strict=True)
-        ]
-        tokens, positions = flat(rows, places, self.target.device)
-        segments = [Segment(len(row), context_of(own)) for own, row in zip(sequences, rows, strict=True)]
-        counts = [len(row) for row in rows]
-        blocks = torch.split(self.drafter(tokens, positions, self.drafter.attention(segments)), counts)
-        logits = self.drafter.logits(torch.cat([block[1:] for block in blocks]))
-        banned = self.target.banned(self.drafter.spec.mask_token_id)
-        assert banned is not None
-        logits.index_fill_(-1, banned, -torch.inf)  # in place: a copy takes as long as the choice
-        return list(torch.split(logits, [count - 1 for count in counts]))
 
     def _chains(self, asked: Many[_Asked]) -> list[Proposal]:
         """The drafter's own choice in each slot, in one pass: what the general way comes to, without the ranking."""
         mask = self.drafter.spec.mask_token_id
         rows = [[each.sequence.tokens[-1], *[mask] * each.slots] for each in asked]
-        found = self.logits([each.sequence for each in asked], rows)
-        return [chain(each.sequence.choose(logits, EMPTY, None)) for each, logits in zip(asked, found, strict=True)]
+        found = self._logits([each.sequence for each in asked], rows)
+        return [chain(each.sequence.choose(logits, EMPTY, None)) for each, (_, logits) in zip(asked, found, strict=True)]
 
     def _trees(self, asked: Many[_Asked]) -> list[Proposal]:
         """What the settings ask for."""
         blocks = [self._opened(each) for each in asked]
         for step in range(1, max(each.steps for each in asked) + 1):
-            left = [(each.sequence, block) for each, block in zip(asked, blocks, strict=True) if block.open]
+            left = [block for block in blocks if block.open]
             if left:
                 self._denoise(left, step)
-        return [self._grown(block) for block in blocks]
+        candidates = [block.candidates for block in blocks]
+        proposals = [self._grown(*each) for each in zip(blocks, candidates, strict=True)]
+        if self.joint is not None:
+            sequences = [each.sequence for each in asked]
+            weighed = rescored(self.joint, self.settings.rescorer_weight, sequences, proposals, candidates)
+            proposals = [strongest(proposal, self._nodes(each.slots)) for proposal, each in zip(weighed, asked, strict=True)]
+        return [prune(proposal, self.settings.pruning_threshold) for proposal in proposals]
+
+    def _logits(self, sequences: Many[Sequence], rows: Many[Many[int]]) -> list[tuple[Tensor, Tensor]]:
+        """States and logits of every slot of blocks that begin at the anchors: [slots, hidden], [slots, vocab]."""
+        counts = [len(row) for row in rows]
+        firsts = [len(sequence.tokens) - 1 for sequence in sequences]
+        places = [range(first, first + count) for first, count in zip(firsts, counts, strict=True)]
+        tokens, positions = flat(rows, places, self.target.device)
+        segments = [Segment(count, context_of(own)) for own, count in zip(sequences, counts, strict=True)]
+        blocks = torch.split(self.drafter(tokens, positions, self.drafter.attention(segments), counts), counts)
+        hidden = torch.cat([block[1:] for block in blocks])
+        logits = self.drafter.logits(hidden)
+        banned = self.target.banned(self.drafter.spec.mask_token_id)
+        assert banned is not None
+        logits.index_fill_(-1, banned, -torch.inf)  # in place: a copy takes as long as the choice
+        slots = [count - 1 for count in counts]
+        return list(zip(torch.split(hidden, slots), torch.split(logits, slots), strict=True))
 
     def _opened(self, asked: _Asked) -> _Block:
         """A block of masks, but for what the last round left."""
-        sequence, slots, steps = asked
-        carried = sequence.carried[: min(slots, self.settings.overlap)]
-        masks = [self.drafter.spec.mask_token_id] * (slots - len(carried))
-        fixed = [Ranked((token,), (0.0,)) for token in carried]
-        unknown = [Ranked((), ()) for _ in masks]
-        return _Block([sequence.tokens[-1], *carried, *masks], fixed + unknown, list(range(len(carried), slots)), steps)
+        carried = asked.sequence.carried[: min(asked.slots - 1, self.settings.overlap)]
+        masks = [self.drafter.spec.mask_token_id] * (asked.slots - len(carried))
+        return _Block(asked, [asked.sequence.tokens[-1], *carried, *masks], list(range(len(carried), asked.slots)))
 
-    def _denoise(self, pairs: Many[tuple[Sequence, _Block]], step: int) -> None:
+    def _denoise(self, blocks: Many[_Block], step: int) -> None:
         """One pass over the blocks that have masks, and fix what is surest; in the last pass, all."""
-        found = self.logits([sequence for sequence, _ in pairs], [block.row for _, block in pairs])
-        for (sequence, block), logits in zip(pairs, found, strict=True):
-            ranks = self._ranked(sequence, logits, block, step)
-            surest = sorted(block.open, key=lambda slot: -ranks[slot].scores[0])
-            count = math.ceil(len(surest) / (block.steps - step + 1))
-            if all(ranks[slot].scores[0] >= _SURE for slot in surest[count:]):
+        read = self._logits([block.asked.sequence for block in blocks], [block.row for block in blocks])
+        for block, (hidden, logits) in zip(blocks, read, strict=True):
+            ranks = self._ranked(block, hidden, logits, step)
+            best = ranks.log_probs[:, 0].tolist()
+            block.carry(ranks)
+            surest = sorted(block.open, key=lambda slot: -best[slot])
+            count = math.ceil(len(surest) / (block.asked.steps - step + 1))
+            if all(best[slot] >= _SURE for slot in surest[count:]):
                 count = len(surest)
             for slot in surest[:count]:
-                block.slots[slot] = ranks[slot]
-                block.row[slot + 1] = ranks[slot].tokens[0]
-                block.surprise.append(-ranks[slot].scores[0])
+                block.found[slot] = tuple(each[slot] for each in ranks)
+                block.row[slot + 1] = int(ranks.ids[slot, 0])
+                block.surprise.append(-best[slot])
             block.open = sorted(surest[count:])
 
-    def _ranked(self, sequence: Sequence, logits: Tensor, block: _Block, step: int) -> list[Ranked]:
+    def _ranked(self, block: _Block, hidden: Tensor, logits: Tensor, step: int) -> Candidates:
         """The likeliest tokens of every slot."""
+        sequence = block.asked.sequence
         scores = process(logits, sequence.sampling, sequence.counts)
         first = len(sequence.tokens)
-        width = min(self.settings.candidate_num, self.settings.max_nodes)
         noise = sequence.noise if self.noisy else None
-        wide = spread(self.settings, step, block.steps, block.perplexity)
-        ids, values = ranked(scores, sequence.sampling, noise, range(first, first + len(logits)), width, wide)
-        counts = (values > -math.inf).sum(-1).tolist()
-        return [
-            Ranked(tokens[:count], row[:count])
-            for tokens, row, count in zip(ids.tolist(), values.tolist(), counts, strict=True)
-        ]
+        wide = spread(self.settings, step, block.asked.steps, block.perplexity)
+        places = range(first, first + len(logits))
+        ids, values = ranked(scores, sequence.sampling, noise, places, self._width, wide)
+        quiet = noise is None or is_greedy(sequence.sampling)
+        drawn = torch.zeros_like(values) if noise is None or quiet else noise.at(places).gather(-1, ids)
+        return Candidates(ids, values, scores.gather(-1, ids), drawn.to(values.dtype), hidden)
 
-    def _grown(self, block: _Block) -> Proposal:
-        settings = self.settings
-        nodes = settings.max_nodes if settings.candidate_num > 1 else len(block.slots)
-        end = Ranked((), ())
-        slots = [*block.slots, end]
-        return prune(
-            best_first(lambda path: slots[len(path)], nodes, settings.candidate_num), settings.pruning_threshold
-        )
+    @property
+    def _width(self) -> int:
+        """Candidates of a slot."""
+        wanted = min(self.settings.candidate_num, self.settings.max_nodes)
+        return wanted if self.drafter.selector is None else max(wanted, self.drafter.selector.top_k)
+
+    def _nodes(self, slots: int) -> int:
+        return self.settings.max_nodes if self.settings.candidate_num > 1 else slots
+
+    def _grown(self, block: _Block, found: Candidates) -> Proposal:
+        sequence, slots, steps = block.asked
+        expand, selector = independent(found), self.drafter.selector
+        if selector is not None:
+            heat = 1.0 if is_greedy(sequence.sampling) else sequence.sampling.temperature
+            wide = spread(self.settings, steps, steps, block.perplexity)
+            expand = behind_each_other(found, selector, sequence.tokens[-1], heat, wide)
+        pool = 1 if self.joint is None else _POOL
+        return best_first(expand, pool * self._nodes(slots), self.settings.candidate_num)
 
 
 def context_of(sequence: Sequence) -> SequenceCache:

@@ -38,6 +38,7 @@ class Sequence:
         counts: what penalties need; None without penalties.
         carried: what the last round left for the slots behind the anchor, where blocks overlap.
         unread: features of committed tokens that are not in `draft_cache` yet, [tokens, taps * hidden] each.
+        joint_cache: K/V of a small model that weighs candidates, of some of the committed tokens; None without one.
         pace: how drafting has gone so far, for a controller.
     """
 
@@ -52,6 +53,7 @@ class Sequence:
     counts: TokenCounts | None
     carried: tuple[int, ...] = ()
     unread: list[Tensor] = field(default_factory=list)
+    joint_cache: SequenceCache | None = None
     pace: Pace = field(default_factory=Pace)
 
     @property

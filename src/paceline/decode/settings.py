@@ -41,6 +41,8 @@ class MethodSettings(TypedDict, total=False):
     initial_temperature: float
     final_temperature: float
     overlap: int
+    rescorer: str | Path | None
+    rescorer_weight: float
     alpha: float
     tau: float
     schedule: Schedule

@@ -6,6 +6,7 @@ Numbers only; imports no torch. What they do is in `drafting` and `tree`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 from paceline.errors import ConfigError
@@ -58,6 +59,12 @@ class Speculation:
     overlap: Annotated[
         int, Setting("DFlash: drafts behind a rejected one that the next block begins with; 0.", least=0, most=63)
     ] = 0
+
+    rescorer: Annotated[
+        str | Path | None,
+        Setting("DFlash: a small autoregressive model, or a folder of `train ngram`, that weighs candidates anew."),
+    ] = None
+    rescorer_weight: Annotated[float, Setting("DFlash: the drafter's share beside it; 0.5.", least=0, most=1)] = 0.5
 
     def __post_init__(self) -> None:
         check_kinds(self)

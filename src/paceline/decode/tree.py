@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["EMPTY", "Expand", "Proposal", "Ranked", "best_first", "chain", "merged", "only", "prune"]
+__all__ = ["EMPTY", "Expand", "Proposal", "Ranked", "best_first", "chain", "merged", "only", "prune", "strongest"]
 
 ROOT = -1
 """The anchor as a parent."""
@@ -138,6 +138,13 @@ def prune(proposal: Proposal, threshold: float) -> Proposal:
     floor = math.log(threshold) if threshold > 0 else -math.inf
     pairs = zip(depths, proposal.scores, strict=True)
     return only(proposal, [score >= best[depth] + floor for depth, score in pairs])
+
+
+def strongest(proposal: Proposal, nodes: int) -> Proposal:
+    """The `nodes` most probable ones."""
+    order = sorted(range(len(proposal.tokens)), key=lambda node: -proposal.scores[node])  # a parent before its children
+    wanted = set(order[:nodes])
+    return only(proposal, [node in wanted for node in range(len(proposal.tokens))])
 
 
 def merged(first: Proposal, second: Proposal, nodes: int) -> Proposal:

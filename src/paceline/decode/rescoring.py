@@ -1,0 +1,128 @@
+"""What stands together: a small autoregressive model, or a table of n-grams, weighs the drafter's candidates anew.
+
+The drafter gives the probability of every slot on its own. What else knows how tokens follow each other reads the whole
+tree in one pass, and the product of both, as in APD (`agree.product`, arXiv 2506.00413), is what a node is worth; the
+worthiest stay. It changes what is proposed, never the text. Does not know how candidates came about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Many
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from paceline.cache.store import SequenceCache
+from paceline.decode.agree import product
+from paceline.decode.candidates import Candidates
+from paceline.decode.ngram_table import NgramTable
+from paceline.decode.sampling import is_greedy
+from paceline.decode.sequence import Sequence
+from paceline.decode.target import Target
+from paceline.decode.tree import ROOT, Proposal
+
+__all__ = ["Joint", "SmallModel", "TableOfNgrams", "rescored"]
+
+_PROMPT_ROWS = 512
+"""Rows of one pass over what a model has not read yet."""
+
+
+class Joint(Protocol):
+    """What knows how tokens follow each other."""
+
+    def read(self, sequences: Many[Sequence], proposals: Many[Proposal]) -> list[Tensor]:
+        """Scores of the next token behind the anchor and behind every node: [1 + nodes, vocab] each.
+
+        A row of NaN says nothing.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SmallModel:
+    """An autoregressive model of the target's tokens."""
+
+    model: Target
+
+    def read(self, sequences: Many[Sequence], proposals: Many[Proposal]) -> list[Tensor]:
+        """One pass over all trees, and over what was committed since the last."""
+        caches = [self._cache(sequence) for sequence in sequences]
+        fresh = [self._caught_up(sequence, cache) for sequence, cache in zip(sequences, caches, strict=True)]
+        rows = [[*own, *proposal.tokens] for own, proposal in zip(fresh, proposals, strict=True)]
+        shapes = [_behind(len(own) - 1, proposal) for own, proposal in zip(fresh, proposals, strict=True)]
+        hidden = torch.split(self.model.forward(rows, caches, shapes).hidden, [len(own) for own in rows])
+        for cache, own in zip(caches, fresh, strict=True):
+            cache.advance(len(own))
+        wanted = [own[len(new) - 1 :] for own, new in zip(hidden, fresh, strict=True)]
+        return list(torch.split(self.model.model.head(torch.cat(wanted)), [len(own) for own in wanted]))
+
+    def _cache(self, sequence: Sequence) -> SequenceCache:
+        if sequence.joint_cache is None:
+            spec = self.model.model.spec
+            shape = (spec.num_layers, spec.num_kv_heads, spec.head_dim, len(sequence.tokens) + 256)
+            sequence.joint_cache = SequenceCache(*shape, self.model.model.dtype, self.model.device)
+        return sequence.joint_cache
+
+    def _caught_up(self, sequence: Sequence, cache: SequenceCache) -> list[int]:
+        """Read all but the last few committed tokens, and say which are left; the anchor is one of them."""
+        while len(sequence.tokens) - cache.length > _PROMPT_ROWS:
+            self.model.forward([sequence.tokens[cache.length : cache.length + _PROMPT_ROWS]], [cache])
+            cache.advance(_PROMPT_ROWS)
+        return sequence.tokens[cache.length :]
+
+
+@dataclass(frozen=True, slots=True)
+class TableOfNgrams:
+    """A table of what some model says behind frequent contexts."""
+
+    table: NgramTable
+
+    def read(self, sequences: Many[Sequence], proposals: Many[Proposal]) -> list[Tensor]:
+        """A look for every path."""
+        return [self._rows(sequence, proposal) for sequence, proposal in zip(sequences, proposals, strict=True)]
+
+    def _rows(self, sequence: Sequence, proposal: Proposal) -> Tensor:
+        recent = sequence.tokens[-self.table.context_tokens :]
+        paths = [[proposal.tokens[each] for each in proposal.path_to(n)] for n in range(ROOT, len(proposal.tokens))]
+        places = [self.table.find([*recent, *path], 1)[0] for path in paths]
+        known = [place for place in places if place is not None]
+        found = self.table.rest.new_full((len(places), self.table.owner.vocab_size), torch.nan)
+        if known:
+            found[torch.tensor([place is not None for place in places])] = self.table.rows(known)
+        return found
+
+
+def rescored(
+    joint: Joint, weight: float, sequences: Many[Sequence], proposals: Many[Proposal], candidates: Many[Candidates]
+) -> list[Proposal]:
+    """The same trees with new scores: log probabilities of each path under the product of both.
+
+    Args:
+        weight: of the drafter, in [0, 1]; 1 leaves everything as the drafter has it.
+        candidates: of which the tokens of every node are.
+    """
+    read = joint.read(sequences, proposals)
+    return [_weighed(weight, *each) for each in zip(sequences, proposals, candidates, read, strict=True)]
+
+
+def _weighed(weight: float, sequence: Sequence, proposal: Proposal, found: Candidates, read: Tensor) -> Proposal:
+    parents = torch.tensor(proposal.parents, device=read.device) + 1
+    slots = torch.tensor(proposal.depths, device=read.device) - 1
+    own, ids = found.scores[slots], found.ids[slots]
+    other = read[parents].gather(-1, ids).to(own.dtype)
+    mixed = torch.where(other.isnan(), own, product(own.log_softmax(-1), other.log_softmax(-1), weight))
+    heat = 1.0 if is_greedy(sequence.sampling) else sequence.sampling.temperature
+    laws = (mixed / heat + found.noise[slots]).log_softmax(-1)
+    tokens = torch.tensor(proposal.tokens, device=read.device).unsqueeze(-1)
+    steps = laws.masked_fill(ids != tokens, 0.0).sum(-1).tolist()
+    scores: list[float] = []
+    for parent, step in zip(proposal.parents, steps, strict=True):
+        scores.append(step + (0.0 if parent == ROOT else scores[parent]))
+    return Proposal(proposal.tokens, proposal.parents, tuple(scores))
+
+
+def _behind(tokens: int, proposal: Proposal) -> Proposal:
+    """A tree whose anchor stands at the end of a chain of so many tokens; the tokens themselves do not matter."""
+    parents = (*range(-1, tokens - 1), *(tokens - 1 if parent == ROOT else parent + tokens for parent in proposal.parents))
+    return Proposal((0,) * len(parents), parents)
