@@ -41,7 +41,7 @@ def _kind(folder: Path) -> str:
     from paceline.models.diffusion_spec import diffusion_of
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if "DFlashDraftModel" in config.get("architectures", ()):
+    if {"DFlashDraftModel", "DFlash2DraftModel"} & set(config.get("architectures", ())):
         return "DFlash drafter"
     return "autoregressive" if diffusion_of(config) is None else "diffusion"
 

@@ -18,7 +18,7 @@ from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.ngram_table import NgramTable
 from paceline.decode.remasking import Remasking
 from paceline.decode.target import Target
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, UnsupportedModel
 from paceline.models.drafter import Drafter
 from paceline.models.options import Method
 from paceline.models.transformer import Transformer
@@ -71,7 +71,11 @@ def choose_method(asked: Asked, diffuses: bool) -> Chosen:
 
 
 def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | MaskedDiffusion | APD:
-    """The decoder, of parts that fit the method."""
+    """The decoder, of parts that fit the method.
+
+    Raises:
+        UnsupportedModel: a DFlash 2 drafter.
+    """
     model, partner, usable_tokens, settings = parts.model, parts.partner, parts.usable_tokens, parts.settings
     if method == "diffusion":
         assert isinstance(settings, Remasking)
@@ -82,6 +86,9 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
         verifier = Target(partner, usable_tokens)
         return APD(Denoiser(model, usable_tokens), verifier, settings, parts.end_token_ids, parts.ngrams)
     if isinstance(partner, Drafter):
+        if partner.spec.v2 is not None:
+            told = "This is a DFlash 2 drafter: it loads, but decoding does not use its selector yet."
+            raise UnsupportedModel(told, remedy="Give a DFlash 1 drafter, or use ar.")
         return DFlash(target_of(model, partner, usable_tokens), partner, parts.block_size or partner.spec.block_size)
     return Autoregressive(target_of(model, None, usable_tokens))
 
