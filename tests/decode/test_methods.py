@@ -16,6 +16,7 @@ from paceline.decode.remasking import Remasking
 from paceline.decode.target import Target
 from paceline.errors import ConfigError, UnsupportedModel
 from paceline.models.diffusion_spec import Diffusion
+from paceline.models.drafter_spec import DFlash2
 
 
 @pytest.mark.parametrize(
@@ -86,3 +87,10 @@ def test_apd_has_both_models_and_ends_where_the_answer_does() -> None:
     small, settings, ends = tiny_transformer(tiny_spec(num_layers=1)), Adaptive(alpha=0.4), frozenset({7, 9})
     parts = Parts(model=model, partner=small, usable_tokens=60, end_token_ids=ends, settings=settings)
     assert decoder_of("apd", parts) == APD(Denoiser(model, 60), Target(small, 60), settings, ends)
+
+
+def test_a_dflash_2_drafter_does_not_decode_as_if_it_had_no_selector() -> None:
+    model = tiny_transformer(tiny_spec())
+    drafter = tiny_drafter(tiny_drafter_spec(model.spec, v2=DFlash2(2, 8, 4, 4)), model)
+    with pytest.raises(UnsupportedModel, match="This is a DFlash 2 drafter: it loads, but decoding does not use"):
+        decoder_of("dflash", Parts(model=model, partner=drafter, usable_tokens=64))
