@@ -74,7 +74,8 @@ def test_the_walk(seed: int) -> None:
 
 
 def test_one_candidate_is_the_likeliest_token() -> None:
-    hidden, logits = whole_numbers(6, HIDDEN), torch.randn(6, VOCAB, generator=torch.Generator().manual_seed(1)).double()
+    hidden = whole_numbers(6, HIDDEN)
+    logits = torch.randn(6, VOCAB, generator=torch.Generator().manual_seed(1)).double()
     assert torch.equal(selector(top_k=1).select(hidden, logits, torch.tensor(3)), logits.argmax(-1))
 
 

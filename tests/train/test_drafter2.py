@@ -167,7 +167,7 @@ def test_a_new_one_starts_as_version_1_would() -> None:
 
 def test_every_weight_learns_kept_or_recomputed() -> None:
     """After the first step, whose zeros hold back what is multiplied with them; the same gradients either way, `==`."""
-    target, drafter = single()
+    _, drafter = single()
     with torch.no_grad():
         for parameter in drafter.parameters():
             parameter.add_(0.01 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))

@@ -48,7 +48,7 @@ def convolve(x: Tensor, kernel: Tensor, lefts: Tensor) -> Tensor:
 
 
 class Convolution(nn.Module):
-    """The pair of convolutions around one part of a layer; a new one lets every row pass as it is, but for `projection`.
+    """The pair of convolutions around one part of a layer. The base of a new one passes every row on as it is.
 
     Attributes:
         base_kernel: [2, kernel_size, hidden], of the input and of the output.

@@ -45,9 +45,9 @@ class Drafter(nn.Module):
         self.fc = Linear(len(spec.target_layer_ids) * block.hidden_size, block.hidden_size)
         self.hidden_norm = RmsNorm(block.hidden_size, block.norm_eps)
         self.layers = nn.ModuleList(Layer(block, index) for index in range(block.num_layers))
-        self.couplings = spec.v2 and nn.ModuleList(Coupling(block.hidden_size, spec.v2) for _ in self.layers)
+        self.couplings = _couplings(spec)
         self.norm = RmsNorm(block.hidden_size, block.norm_eps)
-        self.selector = spec.v2 and CandidateSelector(block.vocab_size, block.hidden_size, spec.v2)
+        self.selector = None if spec.v2 is None else CandidateSelector(block.vocab_size, block.hidden_size, spec.v2)
         self.rotary = Rotary(block.rope, block.head_dim)
         self._context_tokens = max(block.context_tokens, target.spec.context_tokens)
         self._context: tuple[Rowwise, Rowwise] | None = None
@@ -109,7 +109,8 @@ class Drafter(nn.Module):
         """All layers of version 2."""
         assert self.spec.v2 is not None
         assert self.couplings is not None
-        assert block_rows is not None and sum(block_rows) == len(x), "a row must not see another block's"
+        assert sum(block_rows or ()) == len(x), "a row must not see another block's"
+        assert block_rows is not None
         lefts = left_neighbours(block_rows, self.spec.v2.kernel_size, x.device)
         for layer, coupling in zip(self.layers, self.couplings, strict=True):
             x = coupling(layer, x, turn, attend, lefts)
@@ -154,3 +155,10 @@ class Drafter(nn.Module):
         norms = torch.stack([cast(HeadNorm, layer.head_norm).k for layer in layers])
         weight = torch.cat([layer.qkv.weight[skip:] for layer in layers])
         return weight, torch.cat(biases) if biases else None, norms.view(-1, 1, 1, block.head_dim)
+
+
+def _couplings(spec: DrafterSpec) -> nn.ModuleList | None:
+    """Those of all layers, in version 2."""
+    if spec.v2 is None:
+        return None
+    return nn.ModuleList(Coupling(spec.block.hidden_size, spec.v2) for _ in range(spec.block.num_layers))

@@ -1,8 +1,7 @@
 """`config.json` -> `DrafterSpec`: what the DFlash drafter needs to know about a checkpoint (arXiv 2602.06036).
 
-Reads the layout of the released checkpoints, DFlash and DFlash 2: Qwen3's keys, and those of the drafter at top level or
-in `dflash_config`.
-Does not read weights and imports no torch.
+Reads the layout of the released checkpoints of versions 1 and 2: Qwen3's keys, and those of the drafter at top level or
+in `dflash_config`. Does not read weights and imports no torch.
 """
 
 from __future__ import annotations
@@ -85,6 +84,8 @@ def drafter_spec(config: Config) -> DrafterSpec:
     if config.get("architectures") not in [[name] for name in DRAFTERS]:
         told = f"architectures is {config.get('architectures')!r:.200}."
         raise UnsupportedModel(told, remedy=f"A drafter must be one of: {', '.join(DRAFTERS)}.")
+    if config["architectures"] == [DRAFTERS[0]]:
+        _refuse_second_version(keys)
     block = transformer_spec({**config, "model_type": "qwen3", "tie_word_embeddings": True})
     target_layers = integer(keys, "num_target_layers", high=MAX_LAYERS)
     given = integers(keys, "target_layer_ids")
@@ -105,7 +106,7 @@ def drafter_spec(config: Config) -> DrafterSpec:
         output_multiplier=number(keys, "output_multiplier", default=1.0),
         final_logit_softcapping=_soft_cap(keys),
         guessed_taps=not given,
-        v2=_second_version(keys, block) if config["architectures"] == [DRAFTERS[1]] else _first_version(keys),
+        v2=_second_version(keys, block) if config["architectures"] == [DRAFTERS[1]] else None,
     )
 
 
@@ -128,8 +129,7 @@ def _refuse_other_block_conventions(keys: Config) -> None:
         )
 
 
-def _first_version(keys: Config) -> None:
-    """Nothing of DFlash 2."""
+def _refuse_second_version(keys: Config) -> None:
     for key in ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"):
         if keys.get(key):
             told = f"{key} is {keys[key]!r:.80}, which is of DFlash 2, and architectures is {[DRAFTERS[0]]}."

@@ -61,7 +61,8 @@ class CandidateSelector(nn.Module):
         values, candidates = logits.topk(self.top_k)
         anchors = anchor_ids[..., None, None].expand_as(candidates[..., :1, :])
         before = torch.cat((anchors, candidates[..., :-1, :]), -2)
-        best = (values.unsqueeze(-2) + self.pair_scores(hidden, before, candidates)).argmax(-1)  # [..., slots, k before]
+        scores = values.unsqueeze(-2) + self.pair_scores(hidden, before, candidates)
+        best = scores.argmax(-1)  # [..., slots, k]: which candidate, behind each one of the slot before
         chosen = [best[..., 0, :1]]
         for slot in range(1, best.shape[-2]):
             chosen.append(best[..., slot, :].gather(-1, chosen[-1]))

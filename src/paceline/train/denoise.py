@@ -76,7 +76,7 @@ def reveal(opened: Opened, share: float) -> tuple[Tensor, Tensor]:
 def acceptance_length(drafter: Drafter, blocks: Blocks, steps: int = 1) -> float:
     """Mean tokens per round, the bonus token included, if the answers are the target's choices.
 
-    The drafts are the likeliest token of each slot; in one step, those that the drafter's selector finds, if it has one.
+    The drafts are the likeliest token of each slot; in one step, those that the drafter's selector finds, if any.
     Only whole blocks count; where answers are too short for any, all blocks do, as far as they go.
     """
     if steps == 1 and drafter.selector is not None:
