@@ -31,7 +31,15 @@ from paceline.models.save import save_transformer
 from paceline.models.spec import transformer_spec
 from paceline.settings import fields_of
 from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
-from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.options import (
+    DrafterConfig,
+    FitConfig,
+    Objective,
+    ResponsesConfig,
+    TargetConfig,
+    UnloopConfig,
+    VersionConfig,
+)
 from paceline.train.shape import ShapeConfig
 from paceline.zoo import catalog
 
@@ -263,14 +271,14 @@ def test_blocks_that_do_not_fit_are_refused_before_the_answers(run: Run, built: 
     ("command", "configs"),
     [
         (train.target, (FitConfig, TargetConfig)),
-        (train.drafter, (FitConfig, DrafterConfig, Objective, ResponsesConfig)),
+        (train.drafter, (FitConfig, DrafterConfig, Objective, VersionConfig, ResponsesConfig)),
     ],
 )
 def test_flags_are_the_fields_of_the_configurations(command: Callable[..., None], configs: Any) -> None:
     flags = signature(command).parameters
     for config in configs:
         for field in dataclasses.fields(config):
-            if field.name in ("fit", "objective"):
+            if field.name in ("fit", "objective", "version"):
                 continue
             assert field.name in flags, field.name
             if field.default is not dataclasses.MISSING:

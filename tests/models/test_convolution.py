@@ -62,10 +62,9 @@ def test_what_another_block_holds_is_never_touched() -> None:
 
 def test_kernels() -> None:
     """base + projection, channel by channel: for the input, then for the output; neighbours count up; then groups."""
-    module = Convolution(12, DFlash2(3, 4, 1, 1)).double()
-    with torch.no_grad():
-        module.base_kernel.copy_(whole_numbers(2, 3, 12))
-        module.kernel_projection.weight.copy_(whole_numbers(2 * 3 * 3, 12, seed=1))
+    module = Convolution(12, DFlash2(3, 4, 1, 1)).double().requires_grad_(False)
+    module.base_kernel.copy_(whole_numbers(2, 3, 12))
+    module.kernel_projection.weight.copy_(whole_numbers(2 * 3 * 3, 12, seed=1))
     normed = whole_numbers(5, 12, seed=2)
     weight = module.kernel_projection.weight.view(2, 3, 3, 12)
     for part, kernel in enumerate(module(normed)):
