@@ -22,13 +22,24 @@ from tokenizers import Tokenizer
 
 from paceline import LLM, Sampling
 from paceline.cli import train
+from paceline.errors import UnsupportedModel
 from paceline.lock import alone_in
+from paceline.models.drafter_spec import DFlash2
+from paceline.models.load import load_drafter, load_transformer
 from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_transformer
 from paceline.models.spec import transformer_spec
 from paceline.settings import fields_of
 from paceline.train.diffusion_options import DllmConfig, JointConfig, SamplesConfig, VerifierConfig
-from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.options import (
+    DrafterConfig,
+    FitConfig,
+    Objective,
+    ResponsesConfig,
+    TargetConfig,
+    UnloopConfig,
+    VersionConfig,
+)
 from paceline.train.shape import ShapeConfig
 from paceline.zoo import catalog
 
@@ -65,6 +76,23 @@ def test_a_trained_pair_decodes(run: Run, built: Path, tmp_path: Path) -> None:
     for prompt in ("Once", chat):
         first, second = (llm.generate([prompt], Sampling(max_tokens=20))[0] for llm in (fast, plain))
         assert first.token_ids == second.token_ids
+
+
+def test_a_drafter_of_version_2_is_trained_and_loads(run: Run, built: Path, tmp_path: Path) -> None:
+    """And is refused where it would decode, until that uses its selector."""
+    assert train_pair(run, built, tmp_path / "out", 1).code == 0
+    target, second = tmp_path / "out" / "target", tmp_path / "second"
+    given = ("--drafter-version", 2, "--selector-rank", 4, "--selector-top-k", 5)
+    told = learn_from(run, built, target, tmp_path / "out" / "draft" / "answers", second, *given)
+    assert told.code == 0, told.err
+    drafter = load_drafter(second, load_transformer(target))
+    assert drafter.spec.v2 == DFlash2(kernel_size=2, group_size=16, selector_rank=4, selector_top_k=5)
+    with pytest.raises(UnsupportedModel, match="decoding does not use its selector yet"):
+        LLM(target, drafter=second)
+    assert LLM(target, drafter=second, method="ar").method == "ar"
+    told = learn_from(run, built, target, tmp_path / "out" / "draft" / "answers", second)
+    assert told.code == 1
+    assert "was trained with other settings" in told.err
 
 
 def test_a_target_is_taught_out_of_its_loops(run: Run, built: Path, tmp_path: Path) -> None:
@@ -243,14 +271,14 @@ def test_blocks_that_do_not_fit_are_refused_before_the_answers(run: Run, built: 
     ("command", "configs"),
     [
         (train.target, (FitConfig, TargetConfig)),
-        (train.drafter, (FitConfig, DrafterConfig, Objective, ResponsesConfig)),
+        (train.drafter, (FitConfig, DrafterConfig, Objective, VersionConfig, ResponsesConfig)),
     ],
 )
 def test_flags_are_the_fields_of_the_configurations(command: Callable[..., None], configs: Any) -> None:
     flags = signature(command).parameters
     for config in configs:
         for field in dataclasses.fields(config):
-            if field.name in ("fit", "objective"):
+            if field.name in ("fit", "objective", "version"):
                 continue
             assert field.name in flags, field.name
             if field.default is not dataclasses.MISSING:

@@ -10,7 +10,7 @@ import torch
 from tiny import GOLDEN, tiny_drafter_spec, tiny_spec
 
 from paceline.errors import CheckpointError, UnsafeCheckpoint, UnsupportedModel
-from paceline.models.drafter_spec import DrafterSpec, default_target_layer_ids, drafter_spec
+from paceline.models.drafter_spec import DFlash2, DrafterSpec, default_target_layer_ids, drafter_spec
 from paceline.models.save import drafter_config
 from paceline.models.spec import transformer_spec
 
@@ -75,14 +75,51 @@ def test_a_drafter_that_lacks_something_is_refused_by_key(changes: dict[str, Any
     ("changes", "named"),
     [
         ({"sample_from_anchor": True}, "slot 0"),
-        ({"dflash_config": {"mask_token_id": 5, "conv_kernel_size": 2}}, "DFlash 2"),
-        ({"architectures": ["DFlash2DraftModel"]}, "DFlash2DraftModel"),
+        ({"dflash_config": {"mask_token_id": 5, "conv_kernel_size": 2}}, "conv_kernel_size is 2, which is of DFlash 2"),
+        ({"selector_top_k": 16}, "selector_top_k is 16, which is of DFlash 2"),
+        ({"architectures": ["DFlash3DraftModel"]}, "DFlash3DraftModel"),
+        ({"architectures": ["DFlashDraftModel", "DFlash2DraftModel"]}, "architectures is"),
         ({"architectures": None}, "None"),
     ],
 )
 def test_other_drafters_are_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(UnsupportedModel, match=named):
         drafter_spec(drafter(**changes))
+
+
+def second(**changes: Any) -> dict[str, Any]:
+    """The configuration of the golden DFlash 2 drafter, with other sizes; `...` removes one."""
+    config = json.loads((GOLDEN / "dflash-v2" / "draft" / "config.json").read_text())
+    inner = {**config["dflash_config"], **changes}
+    return {**config, "dflash_config": {key: value for key, value in inner.items() if value is not ...}}
+
+
+def test_the_second_version() -> None:
+    assert drafter_spec(second()).v2 == DFlash2(2, 16, 8, 8)
+    outer = {"conv_kernel_size": 3, "conv_group_size": 48, "selector_rank": 5, "selector_top_k": 256}
+    assert drafter_spec({**second(**dict.fromkeys(outer, ...)), **outer}).v2 == DFlash2(3, 48, 5, 256)
+    assert drafter_spec(drafter()).v2 is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"conv_kernel_size": ...}, "conv_kernel_size is None"),
+        ({"conv_kernel_size": 0}, "conv_kernel_size is 0"),
+        ({"conv_kernel_size": 10**9}, "conv_kernel_size is 1000000000"),
+        ({"conv_group_size": ...}, "conv_group_size is None"),
+        ({"conv_group_size": 20}, "conv_group_size is 20, hidden_size is 48.*multiple"),
+        ({"conv_group_size": 96}, "conv_group_size is 96"),
+        ({"selector_rank": ...}, "selector_rank is None"),
+        ({"selector_rank": 10**6}, "selector_rank is 1000000"),
+        ({"selector_rank": "8"}, "selector_rank is '8'"),
+        ({"selector_top_k": ...}, "selector_top_k is None"),
+        ({"selector_top_k": 257}, "selector_top_k is 257.*from 1 to 256"),
+    ],
+)
+def test_sizes_of_the_second_version_that_are_refused(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(CheckpointError, match=named):
+        drafter_spec(second(**changes))
 
 
 def test_dflash_config_wins_over_top_level() -> None:
@@ -110,6 +147,7 @@ def test_sliding_draft_layers_are_causal_unless_told_otherwise() -> None:
     [
         tiny_drafter_spec(tiny_spec()),
         tiny_drafter_spec(tiny_spec(num_layers=4), causal=(True,), mask_token_id=1, block_size=16),
+        tiny_drafter_spec(tiny_spec(), v2=DFlash2(3, 16, 1, 1)),
         tiny_drafter_spec(tiny_spec(), input_embedding_scale=8.0, output_multiplier=0.5, final_logit_softcapping=15.0),
     ],
 )

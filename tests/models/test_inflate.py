@@ -11,6 +11,8 @@ from tiny import run_flat, tiny_cache, tiny_drafter, tiny_drafter_spec, tiny_spe
 from paceline.completion import Round
 from paceline.decode.dflash import DFlash
 from paceline.decode.target import Target
+from paceline.errors import UnsupportedModel
+from paceline.models.drafter_spec import DFlash2
 from paceline.models.inflate import inflate_drafter, inflate_transformer
 from paceline.request import Sampling
 
@@ -58,3 +60,10 @@ def test_every_round_is_the_same(factor: int, taps: tuple[int, ...]) -> None:
     for sampling in (Sampling(max_tokens=90), Sampling(max_tokens=90, temperature=0.8)):
         plain = rounds(DFlash(Target(model, 64, taps), drafter, 4), sampling)
         assert rounds(DFlash(Target(wide, 64, taps), inflate_drafter(drafter, wide, factor), 4), sampling) == plain
+
+
+def test_a_dflash_2_drafter_is_refused() -> None:
+    target = tiny_transformer(tiny_spec())
+    drafter = tiny_drafter(tiny_drafter_spec(target.spec, v2=DFlash2(2, 8, 4, 4)), target)
+    with pytest.raises(UnsupportedModel, match="DFlash 2"):
+        inflate_drafter(drafter, inflate_transformer(target, 2), 2)

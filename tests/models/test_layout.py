@@ -7,6 +7,7 @@ import torch
 from tiny import checkpoint_tensors, tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 
 from paceline.errors import CheckpointError
+from paceline.models.drafter_spec import DFlash2
 from paceline.models.layout import fuse, layout, split
 from paceline.models.spec import Spec
 
@@ -35,13 +36,31 @@ def test_split_and_fuse_undo_each_other(spec: Spec) -> None:
     assert same(split(fuse(tensors, spec), spec), tensors)
 
 
-def test_split_and_fuse_undo_each_other_for_a_drafter() -> None:
+@pytest.mark.parametrize("v2", [None, DFlash2(3, 8, 5, 4)])
+def test_split_and_fuse_undo_each_other_for_a_drafter(v2: DFlash2 | None) -> None:
     target = tiny_transformer(tiny_spec())
-    drafter = tiny_drafter(tiny_drafter_spec(target.spec), target)
+    drafter = tiny_drafter(tiny_drafter_spec(target.spec, v2=v2), target)
     tensors = split(drafter.state_dict(), drafter.spec)
     assert same(fuse(tensors, drafter.spec), dict(drafter.state_dict()))
     assert "fc.weight" in tensors
     assert "layers.0.self_attn.k_norm.weight" in tensors
+    assert ("layers.0.mlp_conv.base_kernel" in tensors) == (v2 is not None)
+    assert sorted(fusion.name for fusion in layout(drafter.spec)) == sorted(drafter.state_dict())
+
+
+def test_codebooks_may_have_weight_behind_their_names_but_not_twice() -> None:
+    target = tiny_transformer(tiny_spec())
+    drafter = tiny_drafter(tiny_drafter_spec(target.spec, v2=DFlash2(2, 8, 5, 4)), target)
+    tensors = split(drafter.state_dict(), drafter.spec)
+    name = "candidate_selector.successor_codebook"
+    both = {**tensors, f"{name}.weight": torch.zeros(64, 5)}
+    with pytest.raises(CheckpointError, match=rf"does not use: {name}\.weight"):
+        fuse(both, drafter.spec)
+    del both[name]
+    assert torch.equal(fuse(both, drafter.spec)["selector.successor_codebook"], torch.zeros(64, 5))
+    del both[f"{name}.weight"]
+    with pytest.raises(CheckpointError, match=f"no tensor {name}"):
+        fuse(both, drafter.spec)
 
 
 @each_spec

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,9 @@ from tiny import (
 )
 from torch import Tensor
 
-from paceline.errors import CheckpointError, PacelineError
+from paceline.errors import CheckpointError, PacelineError, VocabularyMismatch
 from paceline.models.attention import dense_attention
+from paceline.models.drafter_spec import DFlash2
 from paceline.models.load import (
     load_drafter,
     load_transformer,
@@ -185,12 +187,24 @@ def test_saving_over_shards_replaces_them(sharded: tuple[Path, list[Path], Trans
     assert (folder / "tokenizer.json").read_text() == "kept"
 
 
-def test_a_drafter_is_not_taken_for_a_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("v2", [None, DFlash2(2, 8, 4, 4)])
+def test_a_drafter_is_not_taken_for_a_model(v2: DFlash2 | None, tmp_path: Path) -> None:
     target = tiny_transformer(tiny_spec())
-    folder = write_checkpoint(tmp_path / "drafter", tiny_drafter(tiny_drafter_spec(target.spec), target))
+    folder = write_checkpoint(tmp_path / "drafter", tiny_drafter(tiny_drafter_spec(target.spec, v2=v2), target))
     with pytest.raises(CheckpointError, match="is a DFlash drafter, not a model") as caught:
         load_transformer(folder)
     assert "beside its target" in str(caught.value.remedy)
+
+
+def test_codebooks_have_every_id_of_the_target(tmp_path: Path) -> None:
+    """A padded table of the target may hold more ids than another one's codebooks."""
+    target, larger = tiny_transformer(tiny_spec()), tiny_transformer(tiny_spec(vocab_size=96))
+    spec = tiny_drafter_spec(target.spec, v2=DFlash2(2, 8, 4, 4))
+    folder = write_checkpoint(tmp_path, tiny_drafter(spec, target))
+    assert load_drafter(folder, target).selector is not None
+    with pytest.raises(VocabularyMismatch, match=r"codebooks have 64 ids, the target's vocabulary has 96\."):
+        load_drafter(folder, larger)
+    load_drafter(write_checkpoint(tmp_path, tiny_drafter(replace(spec, v2=None), target)), larger)
 
 
 def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:

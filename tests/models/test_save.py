@@ -19,6 +19,7 @@ from tiny import (
 )
 from torch import Tensor
 
+from paceline.models.drafter_spec import DFlash2
 from paceline.models.load import (
     load_drafter,
     load_transformer,
@@ -54,9 +55,10 @@ def test_saving_rounds_to_bfloat16_once(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (tmp_path / "again" / name).read_bytes()
 
 
-def test_a_saved_drafter_is_loaded_bit_for_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("v2", [None, DFlash2(2, 4, 3, 6)])
+def test_a_saved_drafter_is_loaded_bit_for_bit(v2: DFlash2 | None, tmp_path: Path) -> None:
     target = tiny_transformer(tiny_spec(num_layers=4))
-    drafter = tiny_drafter(tiny_drafter_spec(target.spec, final_logit_softcapping=9.0), target)
+    drafter = tiny_drafter(tiny_drafter_spec(target.spec, final_logit_softcapping=9.0, v2=v2), target)
     loaded = load_drafter(write_checkpoint(tmp_path, drafter), target)
     assert loaded.spec == drafter.spec
     assert same_weights(loaded, drafter)

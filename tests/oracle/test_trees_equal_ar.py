@@ -9,19 +9,21 @@ from typing import Any
 import pytest
 from asked import ENDS, FAMILIES, OPTIONS, TOKENIZER, USABLE, VOCAB, jobs_for, models, outcome
 from scripted import answer_all, answers_of, drafter_of, plain, prompt_of, scripted, truth
-from tiny import run_flat, tiny_cache
+from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 
 from paceline.decode.dflash import DFlash
+from paceline.decode.rescoring import SmallModel
 from paceline.decode.sequence import Sequence as Decoded
 from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.decode.tree import Proposal
 from paceline.engine.loop import Job
+from paceline.models.drafter_spec import DFlash2
 from paceline.request import Sampling
 
 
 def speculation(rng: random.Random) -> Speculation:
-    """Any settings."""
+    """Any settings, spread over all of them."""
     return Speculation(
         candidate_num=rng.choice((1, 2, 3, 6, 40)),
         max_nodes=rng.choice((1, 5, 12, 32)),
@@ -37,14 +39,16 @@ def test_any_settings_give_the_tokens_of_plain_decoding(family: str) -> None:
     rng = random.Random(family)
     whole = {"tokenizer": TOKENIZER, "ends": ENDS}
     model, usable = models(family), USABLE[family]
+    small = tiny_transformer(tiny_spec(num_layers=1), seed=5)
     branched = 0
     options = OPTIONS[len(family) % 3 :: 3]
     for index, first in enumerate(range(0, len(options), 4)):
         jobs = jobs_for(family, 77 + index, options[first : first + 4])
         oracle = [answer for job in jobs for answer in answer_all(plain(model, usable), [job], **whole)]
-        real = drafter_of(model, causal=(index % 2 == 0,))
+        real = drafter_of(model, causal=(index % 2 == 0,), v2=DFlash2(2, 8, 4, 5) if index % 3 == 0 else None)
         target = Target(model, usable, real.spec.target_layer_ids)
-        decoder = DFlash(target, real, rng.randrange(2, 17), speculation(rng))
+        joint = SmallModel(Target(small, usable)) if index % 2 else None
+        decoder = DFlash(target, real, rng.randrange(2, 17), speculation(rng), joint=joint)
         answers = answer_all(decoder, jobs, batch=index % 4 + 1, **whole)
         assert list(map(outcome, answers)) == list(map(outcome, oracle)), decoder.settings
         rounds = [round for answer in answers for round in answer.rounds]

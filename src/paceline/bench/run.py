@@ -128,7 +128,8 @@ def _ours(llm: LLM, plain: Target, clock: ModelClock, options: DecodeBench) -> d
         for size in options.block_sizes or (llm.drafter.spec.block_size,):
             name = f"dflash-{size}" if len(options.block_sizes) > 1 else "dflash"
             decoder = DFlash(llm.target, llm.drafter, size)
-            law = None if size == 1 or is_greedy(sampling_of(options)) else _law_of(decoder, options)
+            lawful = size > 1 and llm.drafter.selector is None and not is_greedy(sampling_of(options))
+            law = _law_of(decoder, options) if lawful else None
             decode = decode_with(decoder, llm, clock, options)
             methods[name] = Method(decode, read_bytes, splits_time=True, law=law)
     return methods

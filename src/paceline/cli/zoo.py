@@ -39,9 +39,10 @@ def list_models() -> None:
 
 def _kind(folder: Path) -> str:
     from paceline.models.diffusion_spec import diffusion_of
+    from paceline.models.drafter_spec import DRAFTERS
 
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    if "DFlashDraftModel" in config.get("architectures", ()):
+    if set(DRAFTERS) & set(config.get("architectures", ())):
         return "DFlash drafter"
     return "autoregressive" if diffusion_of(config) is None else "diffusion"
 

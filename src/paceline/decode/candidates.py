@@ -43,7 +43,9 @@ def independent(found: Candidates) -> Expand:
     return lambda path: slots[len(path)]
 
 
-def behind_each_other(found: Candidates, selector: CandidateSelector, anchor: int, heat: float, spread: float) -> Expand:
+def behind_each_other(
+    found: Candidates, selector: CandidateSelector, anchor: int, heat: float, spread: float
+) -> Expand:
     """Every slot given the token before it, as a DFlash 2 drafter scores candidates.
 
     Args:
@@ -56,7 +58,7 @@ def behind_each_other(found: Candidates, selector: CandidateSelector, anchor: in
     possible = (found.log_probs > -math.inf).unsqueeze(1)
     scores = (found.scores.unsqueeze(1) + pairs) / heat + found.noise.unsqueeze(1)
     laws = (scores.masked_fill(~possible, -math.inf) / spread).log_softmax(-1)
-    values, order = laws.sort(-1, descending=True, stable=True)
+    values, order = laws.sort(dim=-1, descending=True, stable=True)
     ids = found.ids.unsqueeze(1).expand_as(order).gather(-1, order)
     slots = [_ranked(*each) for each in zip(ids, values, strict=True)]
     places = [{token: place for place, token in enumerate(row)} for row in before.tolist()]

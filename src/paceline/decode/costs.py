@@ -102,7 +102,7 @@ class CostBook:
             "dtypes": [
                 str(each.dtype) for each in (target.model.embed.weight, target.model, drafting.drafter.fc.weight)
             ],
-            "settings": asdict(drafting.settings),
+            "settings": _shape(asdict(drafting.settings)),
             "blocks": list(self.block_sizes),
             "batch": batch,
             "context": context,

@@ -23,6 +23,7 @@ from paceline.completion import Round
 from paceline.decode.agree import agreed_path, surviving
 from paceline.decode.controller import Controller
 from paceline.decode.drafting import Drafting, context_of
+from paceline.decode.rescoring import Joint
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import PLAIN, Plan, Speculation
 from paceline.decode.target import Reading, Target
@@ -41,6 +42,7 @@ class DFlash:
         block_size: rows of a block, the anchor included: at most block_size - 1 drafts are accepted, and a bonus token.
         settings: what a round proposes; the text is the same with all of them.
         controller: chooses blocks, steps and nodes anew in each round; None keeps to block size and settings.
+        joint: weighs candidates anew, and knows how tokens follow each other.
     """
 
     target: Target
@@ -48,6 +50,7 @@ class DFlash:
     block_size: int
     settings: Speculation = field(default_factory=Speculation)
     controller: Controller | None = None
+    joint: Joint | None = None
     name = "dflash"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
@@ -121,7 +124,7 @@ class DFlash:
         return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences))
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
-        drafts = Drafting(self.target, self.drafter, self.settings).propose(sequences, plans)
+        drafts = Drafting(self.target, self.drafter, self.settings, self.joint).propose(sequences, plans)
         return drafts if self.controller is None else self.controller.keep(drafts, plans, _longest(sequences))
 
     def _commit(self, sequences: Many[Sequence], readings: Many[Reading], paths: Many[list[int]]) -> list[list[int]]:

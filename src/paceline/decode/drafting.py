@@ -119,7 +119,9 @@ class Drafting:
         mask = self.drafter.spec.mask_token_id
         rows = [[each.sequence.tokens[-1], *[mask] * each.slots] for each in asked]
         found = self._logits([each.sequence for each in asked], rows)
-        return [chain(each.sequence.choose(logits, EMPTY, None)) for each, (_, logits) in zip(asked, found, strict=True)]
+        return [
+            chain(each.sequence.choose(logits, EMPTY, None)) for each, (_, logits) in zip(asked, found, strict=True)
+        ]
 
     def _trees(self, asked: Many[_Asked]) -> list[Proposal]:
         """What the settings ask for."""
@@ -133,7 +135,9 @@ class Drafting:
         if self.joint is not None:
             sequences = [each.sequence for each in asked]
             weighed = rescored(self.joint, self.settings.rescorer_weight, sequences, proposals, candidates)
-            proposals = [strongest(proposal, self._nodes(each.slots)) for proposal, each in zip(weighed, asked, strict=True)]
+            proposals = [
+                strongest(proposal, self._nodes(each.slots)) for proposal, each in zip(weighed, asked, strict=True)
+            ]
         return [prune(proposal, self.settings.pruning_threshold) for proposal in proposals]
 
     def _logits(self, sequences: Many[Sequence], rows: Many[Many[int]]) -> list[tuple[Tensor, Tensor]]:

@@ -20,6 +20,7 @@ from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.drafting import Drafting
 from paceline.decode.ngram_table import NgramTable
 from paceline.decode.remasking import Remasking
+from paceline.decode.rescoring import Joint, SmallModel, TableOfNgrams
 from paceline.decode.settings import Own
 from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
@@ -57,6 +58,7 @@ class Parts:
         settings: of the method, as `settings_of` gives them.
         block_size: rows of DFlash's block; None is the drafter's own, "auto" one that is chosen anew in each round.
         ngrams: what APD's verifier says behind frequent contexts.
+        rescorer: what weighs the candidates of DFlash anew.
     """
 
     model: Transformer
@@ -66,6 +68,7 @@ class Parts:
     settings: Own | None = None
     block_size: int | Literal["auto"] | None = None
     ngrams: NgramTable | None = None
+    rescorer: Transformer | NgramTable | None = None
 
 
 def choose_method(asked: Asked, diffuses: bool) -> Chosen:
@@ -91,11 +94,12 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
         verifier = Target(partner, usable_tokens)
         return APD(Denoiser(model, usable_tokens), verifier, settings, parts.end_token_ids, parts.ngrams)
     if isinstance(partner, Drafter):
-        assert isinstance(settings, Speculation)
-        target = target_of(model, partner, usable_tokens)
+        assert settings is None or isinstance(settings, Speculation)
+        settings, target, joint = settings or Speculation(), target_of(model, partner, usable_tokens), _joint(parts)
         if parts.block_size == "auto":
-            return _controlled(target, partner, settings)
-        return DFlash(target, partner, parts.block_size or partner.spec.block_size, settings)
+            return _controlled(target, partner, settings, joint)
+        size = parts.block_size or partner.spec.block_size
+        return DFlash(target, partner, size, settings, joint=joint)
     return Autoregressive(target_of(model, None, usable_tokens))
 
 
@@ -104,16 +108,23 @@ def target_of(model: Transformer, drafter: Drafter | None, usable_tokens: int) -
     return Target(model, usable_tokens, () if drafter is None else drafter.spec.target_layer_ids)
 
 
-def _controlled(target: Target, drafter: Drafter, settings: Speculation) -> DFlash:
+def _joint(parts: Parts) -> Joint | None:
+    """What weighs candidates anew."""
+    if isinstance(parts.rescorer, Transformer):
+        return SmallModel(Target(parts.rescorer, parts.usable_tokens))
+    return None if parts.rescorer is None else TableOfNgrams(parts.rescorer)
+
+
+def _controlled(target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None) -> DFlash:
     """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose."""
     if settings.candidate_num == 1:
         settings = replace(settings, candidate_num=_CANDIDATES, max_nodes=_NODES)
     longest = drafter.spec.block_size
     sizes = (*(size for size in _BLOCKS if size < longest), longest)
     first = min(first_block_size(target.model.spec.hidden_size), longest)
-    book = CostBook(Drafting(target, drafter, settings), sizes)
+    book = CostBook(Drafting(target, drafter, settings, joint), sizes)
     steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
-    return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps))
+    return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint)
 
 
 def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:

@@ -124,5 +124,8 @@ def _weighed(weight: float, sequence: Sequence, proposal: Proposal, found: Candi
 
 def _behind(tokens: int, proposal: Proposal) -> Proposal:
     """A tree whose anchor stands at the end of a chain of so many tokens; the tokens themselves do not matter."""
-    parents = (*range(-1, tokens - 1), *(tokens - 1 if parent == ROOT else parent + tokens for parent in proposal.parents))
+    parents = (
+        *range(-1, tokens - 1),
+        *(tokens - 1 if parent == ROOT else parent + tokens for parent in proposal.parents),
+    )
     return Proposal((0,) * len(parents), parents)

@@ -1,8 +1,9 @@
-"""The DFlash drafter, v1: fills a whole block of masked tokens in one pass (arXiv 2602.06036).
+"""The DFlash drafter, versions 1 and 2: fills a whole block of masked tokens in one pass (arXiv 2602.06036).
 
 Qwen3 layers between the embedding and the head of the frozen target. The target's hidden states at the tapped layers
 become context features, once per committed token; every draft layer sees them as keys and values in front of those of
-the block. Block input is [anchor, MASK, …], slot j predicts the token at anchor + j. The drafter does not know how
+the block. Block input is [anchor, MASK, …], slot j predicts the token at anchor + j. In version 2 slots also know their
+left neighbours: `models.convolution` inside the layers, `models.selector` behind them. The drafter does not know how
 proposals are chosen or judged.
 """
 
@@ -17,10 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paceline.models.attention import Attend, Segment, cached_attention
+from paceline.models.convolution import Coupling, left_neighbours
 from paceline.models.drafter_spec import DrafterSpec
 from paceline.models.linear import Linear
 from paceline.models.norm import HeadNorm, RmsNorm, rms_norm
-from paceline.models.rotary import Rotary, rotate
+from paceline.models.rotary import Rotary, Rotation, rotate
+from paceline.models.selector import CandidateSelector
 from paceline.models.transformer import Layer, Transformer, initialize
 
 __all__ = ["Drafter"]
@@ -29,7 +32,11 @@ Rowwise = Callable[[Tensor], Tensor]
 
 
 class Drafter(nn.Module):
-    """Draft layers that borrow the embedding and the head of `target`; both stay the target's own objects."""
+    """Draft layers that borrow the embedding and the head of `target`; both stay the target's own objects.
+
+    Attributes:
+        selector: scores the candidates of a slot behind those of the slot before; None in version 1.
+    """
 
     def __init__(self, spec: DrafterSpec, target: Transformer) -> None:
         super().__init__()
@@ -38,7 +45,9 @@ class Drafter(nn.Module):
         self.fc = Linear(len(spec.target_layer_ids) * block.hidden_size, block.hidden_size)
         self.hidden_norm = RmsNorm(block.hidden_size, block.norm_eps)
         self.layers = nn.ModuleList(Layer(block, index) for index in range(block.num_layers))
+        self.couplings = _couplings(spec)
         self.norm = RmsNorm(block.hidden_size, block.norm_eps)
+        self.selector = None if spec.v2 is None else CandidateSelector(block.vocab_size, block.hidden_size, spec.v2)
         self.rotary = Rotary(block.rope, block.head_dim)
         self._context_tokens = max(block.context_tokens, target.spec.context_tokens)
         self._context: tuple[Rowwise, Rowwise] | None = None
@@ -73,22 +82,39 @@ class Drafter(nn.Module):
         keys, values = shaped.permute(2, 1, 0, 3, 4).unbind()
         return rotate(norm(keys), self.rotary(positions, hidden.dtype)), values
 
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
+    def forward(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, block_rows: Sequence[int] | None = None
+    ) -> Tensor:
         """Hidden states [rows, hidden] of blocks, after the final norm.
 
         Args:
             tokens: [rows], anchors and mask tokens.
             positions: [rows], absolute.
             attend: lets each row see its context rows and its own block.
+            block_rows: rows of each block, in the order of the batch: what version 2 has to know, and 1 does not.
         """
         x = self.embed(tokens)
         if self.spec.input_embedding_scale != 1.0:
             x = x * self.spec.input_embedding_scale
         turn = self.rotary(positions, x.dtype)
-        for layer in self.layers:
-            x = layer(x, turn, attend)
+        if self.couplings is not None:
+            x = self._coupled(x, turn, attend, block_rows)
+        else:
+            for layer in self.layers:
+                x = layer(x, turn, attend)
         hidden: Tensor = self.norm(x)
         return hidden
+
+    def _coupled(self, x: Tensor, turn: Rotation, attend: Attend, block_rows: Sequence[int] | None) -> Tensor:
+        """All layers of version 2."""
+        assert self.spec.v2 is not None
+        assert self.couplings is not None
+        assert sum(block_rows or ()) == len(x), "a row must not see another block's"
+        assert block_rows is not None
+        lefts = left_neighbours(block_rows, self.spec.v2.kernel_size, x.device)
+        for layer, coupling in zip(self.layers, self.couplings, strict=True):
+            x = coupling(layer, x, turn, attend, lefts)
+        return x
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The target's head on [rows, hidden], then the multiplier and the soft cap c tanh(x / c)."""
@@ -129,3 +155,10 @@ class Drafter(nn.Module):
         norms = torch.stack([cast(HeadNorm, layer.head_norm).k for layer in layers])
         weight = torch.cat([layer.qkv.weight[skip:] for layer in layers])
         return weight, torch.cat(biases) if biases else None, norms.view(-1, 1, 1, block.head_dim)
+
+
+def _couplings(spec: DrafterSpec) -> nn.ModuleList | None:
+    """Those of all layers, in version 2."""
+    if spec.v2 is None:
+        return None
+    return nn.ModuleList(Coupling(spec.block.hidden_size, spec.v2) for _ in range(spec.block.num_layers))

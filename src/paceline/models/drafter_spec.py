@@ -1,7 +1,7 @@
 """`config.json` -> `DrafterSpec`: what the DFlash drafter needs to know about a checkpoint (arXiv 2602.06036).
 
-Reads the layout of the released checkpoints: Qwen3's keys, and those of the drafter at top level or in `dflash_config`.
-Does not read weights and imports no torch.
+Reads the layout of the released checkpoints of versions 1 and 2: Qwen3's keys, and those of the drafter at top level or
+in `dflash_config`. Does not read weights and imports no torch.
 """
 
 from __future__ import annotations
@@ -12,12 +12,34 @@ from paceline.errors import CheckpointError, UnsupportedModel
 from paceline.models.fields import Config, flag, integer, integers, number, section
 from paceline.models.spec import MAX_LAYERS, Spec, refuse_remote_code, transformer_spec
 
-__all__ = ["DrafterSpec", "default_target_layer_ids", "drafter_spec"]
+__all__ = ["DRAFTERS", "DFlash2", "DrafterSpec", "default_target_layer_ids", "drafter_spec"]
+
+DRAFTERS = ("DFlashDraftModel", "DFlash2DraftModel")
+"""The architectures of drafters, version 1 and 2."""
 
 _MAX_BLOCK = 4096
 
+_MAX_RANK = 1 << 16
+
 # What the released drafters name; ours runs in its place.
 _RELEASED_DRAFTER_CODE = ("dflash.DFlashDraftModel", "modeling_dflash.DFlashDraftModel")
+
+
+@dataclass(frozen=True, slots=True)
+class DFlash2:
+    """What DFlash 2 adds to a drafter, so that a slot knows its left neighbour.
+
+    Attributes:
+        kernel_size: rows that the convolutions of a layer see, the slot's own included.
+        group_size: channels that share what a kernel adds for a row.
+        selector_rank: width of the selector's codebooks.
+        selector_top_k: candidates per slot.
+    """
+
+    kernel_size: int
+    group_size: int
+    selector_rank: int
+    selector_top_k: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +47,8 @@ class DrafterSpec:
     """A DFlash drafter: Qwen3 layers between the target's embedding and the target's head.
 
     `block` describes the layers (its vocabulary is the target's). `causal[i]` says whether the slots of a block
-    see only earlier slots in layer i. Slot 0 of a block is the anchor, slot j predicts the token at anchor + j.
+    see only earlier slots in layer i. Slot 0 of a block is the anchor, slot j predicts the token at anchor + j. `v2` is
+    None for a drafter of the first version.
     """
 
     block: Spec
@@ -38,6 +61,7 @@ class DrafterSpec:
     output_multiplier: float = 1.0
     final_logit_softcapping: float | None = None
     guessed_taps: bool = False
+    v2: DFlash2 | None = None
 
 
 def drafter_spec(config: Config) -> DrafterSpec:
@@ -47,18 +71,21 @@ def drafter_spec(config: Config) -> DrafterSpec:
 
     Raises:
         UnsafeCheckpoint: `auto_map` asks for other code than the released drafters', which is not run either.
-        CheckpointError: no mask token, no block size, or taps outside the target; names the key.
-        UnsupportedModel: another architecture, or a version of the format that is not supported.
+        CheckpointError: no mask token, no block size, taps outside the target, or a DFlash 2 drafter whose sizes are
+            missing or do not fit together; names the key.
+        UnsupportedModel: another architecture, slots that are counted in another way, or keys of DFlash 2 in a drafter
+            that is none.
     """
     if config.get("auto_map") in [{"AutoModel": code} for code in _RELEASED_DRAFTER_CODE]:
         config = {**config, "auto_map": None}
     refuse_remote_code(config)
     keys = {**config, **section(config, "dflash_config")}
     _refuse_other_block_conventions(keys)
-    if config.get("architectures") != ["DFlashDraftModel"]:
-        raise UnsupportedModel(
-            f"architectures is {config.get('architectures')!r}.", remedy="A drafter must be a DFlashDraftModel."
-        )
+    if config.get("architectures") not in [[name] for name in DRAFTERS]:
+        told = f"architectures is {config.get('architectures')!r:.200}."
+        raise UnsupportedModel(told, remedy=f"A drafter must be one of: {', '.join(DRAFTERS)}.")
+    if config["architectures"] == [DRAFTERS[0]]:
+        _refuse_second_version(keys)
     block = transformer_spec({**config, "model_type": "qwen3", "tie_word_embeddings": True})
     target_layers = integer(keys, "num_target_layers", high=MAX_LAYERS)
     given = integers(keys, "target_layer_ids")
@@ -79,6 +106,7 @@ def drafter_spec(config: Config) -> DrafterSpec:
         output_multiplier=number(keys, "output_multiplier", default=1.0),
         final_logit_softcapping=_soft_cap(keys),
         guessed_taps=not given,
+        v2=_second_version(keys, block) if config["architectures"] == [DRAFTERS[1]] else None,
     )
 
 
@@ -99,8 +127,26 @@ def _refuse_other_block_conventions(keys: Config) -> None:
             "sample_from_anchor is set: slot 0 of a block is a prediction.",
             remedy="Paceline runs drafters whose slot 0 is the anchor.",
         )
-    if keys.get("selector_rank") or keys.get("conv_kernel_size"):
-        raise UnsupportedModel("This is a DFlash 2 drafter.", remedy="Paceline runs DFlash v1 drafters.")
+
+
+def _refuse_second_version(keys: Config) -> None:
+    for key in ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"):
+        if keys.get(key):
+            told = f"{key} is {keys[key]!r:.80}, which is of DFlash 2, and architectures is {[DRAFTERS[0]]}."
+            raise UnsupportedModel(told, remedy=f"A DFlash 2 drafter is a {DRAFTERS[1]}.")
+
+
+def _second_version(keys: Config, block: Spec) -> DFlash2:
+    group = integer(keys, "conv_group_size", high=block.hidden_size)
+    if block.hidden_size % group:
+        told = f"conv_group_size is {group}, hidden_size is {block.hidden_size}."
+        raise CheckpointError(told, remedy="The second must be a multiple of the first.", param="conv_group_size")
+    return DFlash2(
+        kernel_size=integer(keys, "conv_kernel_size", high=_MAX_BLOCK),
+        group_size=group,
+        selector_rank=integer(keys, "selector_rank", high=_MAX_RANK),
+        selector_top_k=integer(keys, "selector_top_k", high=block.vocab_size),
+    )
 
 
 def _soft_cap(keys: Config) -> float | None:

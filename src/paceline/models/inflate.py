@@ -15,6 +15,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from paceline.errors import UnsupportedModel
 from paceline.models.drafter import Drafter
 from paceline.models.layout import fuse, split
 from paceline.models.spec import Spec
@@ -35,7 +36,13 @@ def inflate_transformer(model: Transformer, factor: int) -> Transformer:
 
 
 def inflate_drafter(drafter: Drafter, target: Transformer, factor: int) -> Drafter:
-    """`factor` times as wide, for a `target` that was inflated by the same factor."""
+    """`factor` times as wide, for a `target` that was inflated by the same factor.
+
+    Raises:
+        UnsupportedModel: a DFlash 2 drafter.
+    """
+    if drafter.spec.v2 is not None:
+        raise UnsupportedModel("This is a DFlash 2 drafter.", remedy="Only DFlash 1 drafters can be inflated.")
     spec = replace(drafter.spec, block=_wider(drafter.spec.block, factor))
     wide = Drafter(spec, target).to(drafter.fc.weight.dtype).eval().requires_grad_(False)
     tensors = split(drafter.state_dict(), drafter.spec)

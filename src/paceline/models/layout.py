@@ -10,6 +10,8 @@
     layers.i.gate_up              layers.i.mlp.{gate,up}_proj, one under the other
     layers.i.down                 layers.i.mlp.down_proj
     norm, fc, hidden_norm         the same
+    couplings.i.{attention,mlp}   layers.i.{attention,mlp}_conv
+    selector                      candidate_selector; its codebooks also with `.weight` behind them
     head                          lm_head, without prefix; absent where the head is tied
 
 LLaDA has other names for all of them (`_LLADA_NAMES`).
@@ -26,7 +28,7 @@ import torch
 from torch import Tensor
 
 from paceline.errors import CheckpointError
-from paceline.models.drafter_spec import DrafterSpec
+from paceline.models.drafter_spec import DFlash2, DrafterSpec
 from paceline.models.spec import Spec
 
 __all__ = ["Fusion", "fuse", "layout", "split"]
@@ -79,6 +81,7 @@ def fuse(tensors: Mapping[str, Tensor], spec: Spec | DrafterSpec) -> dict[str, T
     """
     fusions = layout(spec)
     expected = {name: shape for fusion in fusions for name, shape in fusion.parts}
+    tensors = {_published(name, tensors): tensor for name, tensor in tensors.items()}
     tied = isinstance(spec, Spec) and spec.tied_head
     _check_names(tensors.keys(), expected, tied)
     for name, shape in expected.items():
@@ -112,6 +115,12 @@ def _check_names(found: Collection[str], expected: Collection[str], tied: bool) 
             f"The checkpoint has tensors that the model does not use: {_some(unexpected)}.",
             remedy="Its config.json describes another model; loading it all the same would give wrong text.",
         )
+
+
+def _published(name: str, found: Collection[str]) -> str:
+    """The codebooks of DFlash 2 have no `.weight` as published; some files add it. Two of one are told apart."""
+    bare = name.removesuffix(".weight")
+    return bare if bare.endswith("_codebook") and bare not in found else name
 
 
 def _harmless(name: str, tied: bool) -> bool:
@@ -149,6 +158,24 @@ def _drafter(spec: DrafterSpec) -> Iterator[Fusion]:
     yield Fusion("hidden_norm.weight", (("hidden_norm.weight", (hidden,)),))
     yield from _layers(spec.block, "")
     yield Fusion("norm.weight", (("norm.weight", (hidden,)),))
+    if spec.v2 is not None:
+        yield from _second_version(spec.block, spec.v2)
+
+
+def _second_version(block: Spec, v2: DFlash2) -> Iterator[Fusion]:
+    """What DFlash 2 adds."""
+    hidden, size = block.hidden_size, v2.kernel_size
+    for index in range(block.num_layers):
+        for part in ("attention", "mlp"):
+            ours, theirs = f"couplings.{index}.{part}", f"layers.{index}.{part}_conv"
+            yield Fusion(f"{ours}.base_kernel", ((f"{theirs}.base_kernel", (2, size, hidden)),))
+            rows = 2 * size * (hidden // v2.group_size)
+            yield from _linear(f"{ours}.kernel_projection", ((f"{theirs}.kernel_projection", rows),), hidden, False)
+    for codebook in ("predecessor_codebook", "successor_codebook"):
+        shape = (block.vocab_size, v2.selector_rank)
+        yield Fusion(f"selector.{codebook}", ((f"candidate_selector.{codebook}", shape),))
+    projection = (("candidate_selector.hidden_projection", v2.selector_rank),)
+    yield from _linear("selector.hidden_projection", projection, hidden, False)
 
 
 def _layers(spec: Spec, prefix: str) -> Iterator[Fusion]:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from paceline.errors import CheckpointError, VocabularyMismatch
 from paceline.models.drafter import Drafter
-from paceline.models.drafter_spec import DrafterSpec, drafter_spec
+from paceline.models.drafter_spec import DRAFTERS, DrafterSpec, drafter_spec
 from paceline.models.layout import fuse
 from paceline.models.linear import Linear
 from paceline.models.safetensors_file import read_json, read_tensors
@@ -68,7 +68,7 @@ def model_config(folder: Path) -> dict[str, Any]:
         CheckpointError: there is none, or it is a drafter's.
     """
     config = read_json(folder / "config.json")
-    if config.get("architectures") == ["DFlashDraftModel"]:
+    if config.get("architectures") in [[name] for name in DRAFTERS]:
         remedy = "Give the target it was trained for; a drafter goes beside its target, where one is asked for."
         raise CheckpointError(f"{folder} is a DFlash drafter, not a model.", remedy=remedy)
     return config
@@ -229,6 +229,12 @@ def _check_pair(spec: DrafterSpec, target: Spec) -> None:
     if spec.mask_token_id >= target.vocab_size:
         raise VocabularyMismatch(
             f"The drafter's mask_token_id is {spec.mask_token_id}; the target's vocabulary has {target.vocab_size} ids."
+        )
+    if spec.v2 is not None and spec.block.vocab_size < target.vocab_size:
+        raise VocabularyMismatch(
+            f"The drafter's codebooks have {spec.block.vocab_size} ids, the target's vocabulary has "
+            f"{target.vocab_size}.",
+            remedy="Take the drafter that was trained for this target.",
         )
 
 

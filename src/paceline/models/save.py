@@ -18,7 +18,7 @@ from torch import Tensor
 from paceline.files import write_atomically
 from paceline.models.diffusion_spec import in_own_keys
 from paceline.models.drafter import Drafter
-from paceline.models.drafter_spec import DrafterSpec
+from paceline.models.drafter_spec import DRAFTERS, DrafterSpec
 from paceline.models.layout import split
 from paceline.models.safetensors_file import INDEX, WEIGHTS
 from paceline.models.spec import Rope, Spec
@@ -91,12 +91,27 @@ def drafter_config(spec: DrafterSpec, dtype: torch.dtype) -> dict[str, Any]:
     assert by_layer_type or len(causal) == 1, "config.json has one is_causal for all layers"
     return {
         **transformer_config(spec.block, dtype),
-        "architectures": ["DFlashDraftModel"],
+        "architectures": [DRAFTERS[spec.v2 is not None]],
         "tie_word_embeddings": False,
         "num_target_layers": spec.num_target_layers,
         "block_size": spec.block_size,
-        "dflash_config": {key: value for key, value in settings.items() if value not in (None, 1.0) or "_id" in key},
+        "dflash_config": {
+            **{key: value for key, value in settings.items() if value not in (None, 1.0) or "_id" in key},
+            **_second_version(spec),
+        },
         **({} if by_layer_type else {"is_causal": causal.pop()}),
+    }
+
+
+def _second_version(spec: DrafterSpec) -> dict[str, int]:
+    """What DFlash 2 adds to dflash_config."""
+    if spec.v2 is None:
+        return {}
+    return {
+        "conv_kernel_size": spec.v2.kernel_size,
+        "conv_group_size": spec.v2.group_size,
+        "selector_rank": spec.v2.selector_rank,
+        "selector_top_k": spec.v2.selector_top_k,
     }
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from paceline.models.attention import Attend
 from paceline.models.drafter import Drafter
 
-__all__ = ["Blocks", "Opened", "Predictions", "block_mask", "open_blocks", "predict"]
+__all__ = ["Blocks", "Opened", "Predictions", "block_mask", "logits_of", "open_blocks", "predict"]
 
 
 class Blocks(NamedTuple):
@@ -59,7 +59,8 @@ class Opened(NamedTuple):
     Attributes:
         masked: [rows, blocks, length], the anchors and mask tokens behind them.
         targets, real, positions: [rows, blocks, length - 1], as in `Predictions`.
-        fill: tokens [rows, blocks, length] -> logits [rows, blocks, length - 1, vocab].
+        states: tokens [rows, blocks, length] -> hidden states [rows, blocks, length - 1, hidden].
+        fill: the same -> logits [rows, blocks, length - 1, vocab].
         mask_token_id: what stands in an empty slot.
     """
 
@@ -67,6 +68,7 @@ class Opened(NamedTuple):
     targets: Tensor
     real: Tensor
     positions: Tensor
+    states: Callable[[Tensor], Tensor]
     fill: Callable[[Tensor], Tensor]
     mask_token_id: int
 
@@ -82,12 +84,22 @@ def open_blocks(drafter: Drafter, blocks: Blocks) -> Opened:
     attend = _block_attention(keys, values, block_mask(blocks.anchors, len(blocks.slots), width), rows)
     behind = positions[:, :, 1:]
 
+    block_rows = [len(blocks.slots)] * blocks.anchors.numel()
+
+    def states(tokens: Tensor) -> Tensor:
+        hidden: Tensor = drafter(tokens.flatten(), positions.flatten(), attend, block_rows)
+        return hidden.view(*positions.shape, -1)[:, :, 1:]
+
     def fill(tokens: Tensor) -> Tensor:
-        hidden = drafter(tokens.flatten(), positions.flatten(), attend).view(*positions.shape, -1)
-        return drafter.logits(hidden[:, :, 1:].flatten(0, 2)).view(*behind.shape, -1)
+        return logits_of(drafter, states(tokens))
 
     real = behind < blocks.lengths.view(-1, 1, 1)
-    return Opened(masked, truth[:, :, 1:], real, behind, fill, drafter.spec.mask_token_id)
+    return Opened(masked, truth[:, :, 1:], real, behind, states, fill, drafter.spec.mask_token_id)
+
+
+def logits_of(drafter: Drafter, states: Tensor) -> Tensor:
+    """[rows, blocks, slots, hidden] -> [rows, blocks, slots, vocab]."""
+    return drafter.logits(states.flatten(0, 2)).view(*states.shape[:3], -1)
 
 
 def predict(drafter: Drafter, blocks: Blocks) -> Predictions:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from paceline.models.drafter import Drafter
-from paceline.train.blocks import Blocks, Opened, Predictions, open_blocks
+from paceline.models.selector import CandidateSelector
+from paceline.train.blocks import Blocks, Opened, Predictions, logits_of, open_blocks
 
 __all__ = ["acceptance_length", "denoise", "denoise_from", "reveal"]
 
@@ -75,13 +76,27 @@ def reveal(opened: Opened, share: float) -> tuple[Tensor, Tensor]:
 def acceptance_length(drafter: Drafter, blocks: Blocks, steps: int = 1) -> float:
     """Mean tokens per round, the bonus token included, if the answers are the target's choices.
 
+    The drafts are the likeliest token of each slot; in one step, those that the drafter's selector finds, if any.
     Only whole blocks count; where answers are too short for any, all blocks do, as far as they go.
     """
-    said = denoise(drafter, blocks, steps)
-    agreed = (said.logits.argmax(-1) == said.targets) & said.real
+    if steps == 1 and drafter.selector is not None:
+        said, drafts = _selected(drafter, drafter.selector, blocks)
+    else:
+        said = denoise(drafter, blocks, steps)
+        drafts = said.logits.argmax(-1)
+    agreed = (drafts == said.targets) & said.real
     whole = said.real.all(-1)
     counted = whole if bool(whole.any()) else torch.ones_like(whole)
     return float((agreed.long().cumprod(-1).sum(-1)[counted] + 1.0).mean())
+
+
+def _selected(drafter: Drafter, selector: CandidateSelector, blocks: Blocks) -> tuple[Predictions, Tensor]:
+    """One step, and the tokens that the selector finds in it, [rows, blocks, length - 1]."""
+    opened = open_blocks(drafter, blocks)
+    states = opened.states(opened.masked)
+    logits = logits_of(drafter, states)
+    said = Predictions(logits, opened.targets, opened.real, opened.positions)
+    return said, selector.select(states, logits, opened.masked[..., 0])
 
 
 def _choose(logits: Tensor, mask_token_id: int) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,8 @@
 """The recipe of a DFlash drafter (arXiv 2602.06036): masked blocks behind random anchors in the target's own answers.
 
 Slots are trained on the answer, earlier ones weigh more; on request also on the target's distribution and on what the
-drafter itself says in more steps, and in blocks that are filled in part. Embedding and head are the target's and stay
+drafter itself says in more steps, and in blocks that are filled in part; the selector of a DFlash 2 drafter learns to
+find them behind the true tokens before them. Embedding and head are the target's and stay
 frozen. `train.blocks` says what a block sees.
 """
 
@@ -17,24 +18,28 @@ import torch
 from torch import Tensor
 
 from paceline.errors import ConfigError, TrainingError, UnsupportedModel
+from paceline.models.convolution import Convolution
 from paceline.models.drafter import Drafter
-from paceline.models.drafter_spec import DrafterSpec
+from paceline.models.drafter_spec import DFlash2, DrafterSpec
+from paceline.models.selector import CandidateSelector
 from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
-from paceline.train.blocks import Blocks, Opened, open_blocks
+from paceline.train.blocks import Blocks, Opened, logits_of, open_blocks
 from paceline.train.data import fingerprint
 from paceline.train.denoise import acceptance_length, denoise_from, reveal
 from paceline.train.fit.loop import fit
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.losses import (
     bucketed_divergence,
+    candidate_nats,
     decay_weights,
     divergence,
     log_probabilities_of,
     pace_weights,
     weighted_mean,
+    with_target,
 )
-from paceline.train.options import DrafterConfig, Objective
+from paceline.train.options import DrafterConfig, Objective, VersionConfig
 from paceline.train.responses import Responses, features
 from paceline.train.teacher import Teacher
 
@@ -50,8 +55,14 @@ def first_block_size(hidden_size: int) -> int:
     return math.ceil(min(16.0, max(8.0, math.log2(hidden_size) / 2.0 + 4.0)))
 
 
-def bundled_drafter_spec(target: Spec, mask_token_id: int, block_size: int = 16) -> DrafterSpec:
-    """Two layers of the target's width, taps at every quarter of the target."""
+def bundled_drafter_spec(
+    target: Spec, mask_token_id: int, block_size: int = 16, version: VersionConfig | None = None
+) -> DrafterSpec:
+    """Two layers of the target's width, taps at every quarter of the target; of version 1 unless told otherwise.
+
+    Raises:
+        ConfigError: sizes of version 2 that do not fit the target.
+    """
     layers = 2
     block = Spec(
         family="qwen3",
@@ -77,15 +88,36 @@ def bundled_drafter_spec(target: Spec, mask_token_id: int, block_size: int = 16)
         target_layer_ids=tuple(sorted({max(0, target.num_layers * quarter // 4 - 1) for quarter in (1, 2, 3, 4)})),
         num_target_layers=target.num_layers,
         causal=(False,) * layers,
+        v2=None if version is None else _second_version(target, version),
     )
 
 
+def _second_version(target: Spec, version: VersionConfig) -> DFlash2 | None:
+    """What version 2 adds, if it is asked for."""
+    if version.drafter_version == 1:
+        return None
+    group, top_k = version.conv_group_size, version.selector_top_k
+    if target.hidden_size % group:
+        told = f"conv_group_size is {group}, the target is {target.hidden_size} wide."
+        raise ConfigError(told, remedy="Give a divisor of the width.", param="conv_group_size")
+    if top_k > target.vocab_size:
+        told = f"selector_top_k is {top_k}, of {target.vocab_size} tokens."
+        raise ConfigError(told, remedy="Lower selector_top_k.", param="selector_top_k")
+    return DFlash2(version.conv_kernel_size, group, version.selector_rank, top_k)
+
+
 def new_drafter(spec: DrafterSpec, target: Transformer, seed: int = 0) -> Drafter:
-    """An untrained drafter. Its last norm starts at 0.3 of the target's: first guesses must not be overconfident."""
+    """An untrained drafter. Its last norm starts at 0.3 of the target's: first guesses must not be overconfident.
+
+    One of version 2 starts as one of version 1 would: its convolutions pass every slot on, its selector adds nothing.
+    """
     torch.manual_seed(seed)
     drafter = Drafter(spec, target)
     with torch.no_grad():
         drafter.norm.weight.copy_(0.3 * target.norm.weight)
+        for module in drafter.modules():
+            if isinstance(module, Convolution):
+                module.kernel_projection.weight.zero_()
     return drafter
 
 
@@ -168,11 +200,13 @@ def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks, teacher: 
     """The weighted loss of all masked slots.
 
     distill_share * KL(target || drafter) + step_distill_share * KL(drafter at more steps || drafter)
-    + the rest * cross-entropy. A `teacher` has the rows of `blocks`.
+    + the rest * cross-entropy; for version 2 the selector's cross-entropy comes on top. A `teacher` has the rows of
+    `blocks`.
     """
     opened = open_blocks(drafter, blocks)
     tokens, masked = reveal(opened, objective.reveal_share)
-    logits = opened.fill(tokens)
+    states = opened.states(tokens)
+    logits = logits_of(drafter, states)
     said = None if teacher is None else teacher.at(opened.positions)
     own = _own(logits, opened.targets, said)
     nats = -own[..., 0]
@@ -182,8 +216,17 @@ def draft_loss(drafter: Drafter, objective: Objective, blocks: Blocks, teacher: 
     if objective.step_distill_share > 0.0:
         later = denoise_from(opened, tokens, masked, objective.teacher_steps)
         losses = losses + objective.step_distill_share * divergence(logits, later)
+    if drafter.selector is not None:
+        losses = losses + _selector_nats(drafter.selector, opened, states, logits)
     right = torch.where(masked, torch.exp(-nats), (tokens[..., 1:] == opened.targets).float())
     return weighted_mean(losses, _weights(objective, right, opened) * (masked & opened.real))
+
+
+def _selector_nats(selector: CandidateSelector, opened: Opened, states: Tensor, logits: Tensor) -> Tensor:
+    """Cross-entropy of the right token among the candidates, behind the true token before it: [rows, blocks, slots]."""
+    before = torch.cat((opened.masked[..., :1], opened.targets[..., :-1]), -1).unsqueeze(-1)
+    ids, counted = with_target(logits.detach().topk(selector.top_k).indices, opened.targets)
+    return candidate_nats(logits.gather(-1, ids) + selector.pair_scores(states, before, ids).squeeze(-2), counted)
 
 
 def _own(logits: Tensor, targets: Tensor, said: Teacher | None) -> Tensor:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 __all__ = [
     "bucketed_divergence",
+    "candidate_nats",
     "decay_weights",
     "divergence",
     "log_probabilities_of",
@@ -21,6 +22,7 @@ __all__ = [
     "truncated_divergence",
     "unlikelihood_loss",
     "weighted_mean",
+    "with_target",
 ]
 
 
@@ -67,6 +69,21 @@ def unlikelihood_loss(logits: Tensor, targets: Tensor, marked: Tensor) -> Tensor
 def token_nats(logits: Tensor, targets: Tensor) -> Tensor:
     """Cross-entropy in nats of logits [..., vocab] against ids [...], token by token."""
     return F.cross_entropy(logits.flatten(0, -2).float(), targets.flatten(), reduction="none").view(targets.shape)
+
+
+def with_target(candidates: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Candidates [..., k] and the right tokens [...] as one set: ids, and which of them count, each [..., k + 1].
+
+    The right token stands last, and where it is a candidate, that one does not count.
+    """
+    right = targets.unsqueeze(-1)
+    return torch.cat((candidates, right), -1), torch.cat((candidates != right, torch.ones_like(right).bool()), -1)
+
+
+def candidate_nats(scores: Tensor, counted: Tensor) -> Tensor:
+    """Cross-entropy in nats of the last candidate among those that count, slot by slot: [..., k + 1] -> [...]."""
+    known = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    return known.masked_fill(~counted, -torch.inf).logsumexp(-1) - known[..., -1]
 
 
 def divergence(logits: Tensor, teacher_logits: Tensor) -> Tensor:

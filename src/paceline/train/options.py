@@ -21,6 +21,7 @@ __all__ = [
     "ResponsesConfig",
     "TargetConfig",
     "UnloopConfig",
+    "VersionConfig",
 ]
 
 Weighting = Literal["decay", "pace"]
@@ -135,6 +136,23 @@ class Objective:
 
 
 @dataclass(frozen=True, slots=True)
+class VersionConfig:
+    """Which version of DFlash a new drafter is of. The sizes are of version 2, and say nothing of version 1."""
+
+    drafter_version: Annotated[
+        int, Setting("2 for a drafter whose slots know their left neighbour; decoding takes 1 only.", least=1, most=2)
+    ] = 1
+    conv_kernel_size: Annotated[
+        int, Setting("Slots that a convolution of version 2 sees, its own included.", least=1, most=64)
+    ] = 2
+    conv_group_size: Annotated[
+        int, Setting("Channels that share a kernel in version 2; it must divide the width.", least=1)
+    ] = 16
+    selector_rank: Annotated[int, Setting("Width of the codebooks of version 2's selector.", least=1, most=1024)] = 64
+    selector_top_k: Annotated[int, Setting("Candidates per slot that this selector sees.", least=1, most=256)] = 16
+
+
+@dataclass(frozen=True, slots=True)
 class DrafterConfig:
     """Settings of a drafter's training.
 
@@ -155,6 +173,7 @@ class DrafterConfig:
     block_rows: Annotated[
         int, Setting("Slots per answer, anchors included; shared out over blocks of one random length.", least=1)
     ] = 96
+    version: VersionConfig = VersionConfig()
     shortest_block: Annotated[int, Setting("Blocks are this long, up to the drafter's own.", least=2)] = 4
     objective: Objective = Objective()
     heldout_rows: Annotated[

@@ -106,7 +106,8 @@ def make_drafter(
     opening = opening_of(tokenizer, turn_start)
     check_same_tokens(tokenizer.vocabulary, tokenizer_of(corpus / "tokenizer").vocabulary)
     target = transformer_spec(read_json(folder / "config.json"))
-    spec = bundled_drafter_spec(target, mask, config.block_size or first_block_size(target.hidden_size))
+    block_size = config.block_size or first_block_size(target.hidden_size)
+    spec = bundled_drafter_spec(target, mask, block_size, config.version)
     check_drafter(spec, config)  # before the answers, which take long
     place = out / "answers" if answers_folder is None else _earlier(answers_folder)
     with team_in(out) as team:

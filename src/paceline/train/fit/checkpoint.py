@@ -50,7 +50,7 @@ def resume(run: Path, trained: Trained, settings: Settings) -> int:
     """Load the checkpoint of `run`, where there is one, and give its step, otherwise 0.
 
     Raises:
-        TrainingError: it cannot be read, or was trained with other settings.
+        TrainingError: it cannot be read, or was trained with other settings, or is of another kind of model.
     """
     path = run / _NAME
     if not path.exists():
@@ -60,6 +60,8 @@ def resume(run: Path, trained: Trained, settings: Settings) -> int:
     except Exception as error:  # torch raises many kinds
         raise TrainingError(f"{path} cannot be read: {error}", remedy="Remove it to start anew.") from error
     _check_same(run, state["settings"], settings)
+    if state["module"].keys() != trained.module.state_dict().keys():
+        raise TrainingError(f"{run} was trained with another kind of model.", remedy="Use another folder.")
     trained.module.load_state_dict(state["module"])
     for optimizer, saved in zip(trained.optimizers, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)

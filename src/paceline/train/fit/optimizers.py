@@ -17,14 +17,18 @@ __all__ = ["new_optimizers", "rate_at", "step_all"]
 
 
 def new_optimizers(module: nn.Module, config: FitConfig) -> list[torch.optim.Optimizer]:
-    """Muon for the trained matrices but embeddings, AdamW for the rest."""
-    trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
-    matrices = [p for name, p in trained if p.ndim == 2 and "embed" not in name]
-    others = [p for name, p in trained if p.ndim != 2 or "embed" in name]
+    """Muon for the trained matrices but tables whose rows are looked up, AdamW for the rest."""
+    trained = [(_is_product(name, p), p) for name, p in module.named_parameters() if p.requires_grad]
+    matrices = [p for product, p in trained if product]
+    others = [p for product, p in trained if not product]
     return [
         torch.optim.Muon(matrices, lr=config.learning_rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
         torch.optim.AdamW(others, lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
+
+
+def _is_product(name: str, parameter: nn.Parameter) -> bool:
+    return parameter.ndim == 2 and "embed" not in name and "codebook" not in name
 
 
 def step_all(optimizers: list[torch.optim.Optimizer], rate: float) -> None:
