@@ -15,7 +15,7 @@ ANSWERS = ResponsesConfig(count=10, max_tokens=8, part=4)
 
 
 def planned(folder: Path, answers: ResponsesConfig | None = ANSWERS) -> Row:
-    stage = Stage(folder, "config.json", lambda: None, "drafter", 6, 100, 1e6, answers)
+    stage = Stage(folder, ("config.json",), lambda: None, "drafter", 6, 100, 1e6, answers)
     (row,) = plan([stage], RATES)
     return row
 
@@ -52,7 +52,7 @@ def test_nothing_is_left_of_a_finished_stage(tmp_path: Path) -> None:
 
 
 def test_a_transformer_is_reckoned_by_its_operations_and_so_are_answers_of_many_rows(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "new", "config.json", lambda: None, "transformer", 6, 100, 1e6, ANSWERS, "samples", 48)
+    stage = Stage(tmp_path / "new", ("config.json",), lambda: None, "transformer", 6, 100, 1e6, ANSWERS, "samples", 48)
     (row,) = plan([stage], RATES)
     assert row.seconds == row.flops * 0.5
     (tmp_path / "new" / "samples").mkdir(parents=True)
