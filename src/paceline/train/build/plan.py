@@ -5,7 +5,7 @@ Time is a guess from a few steps: other programs, heat and shorter answers move 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paceline.train.build.cost import (
@@ -48,17 +48,22 @@ class Row:
     seconds: float | None
 
 
-def measure_rates(recipe: Recipe) -> Rates:
-    """Try steps of a transformer's and a drafter's training, and some answers: half a minute on two cores."""
+def measure_rates(recipe: Recipe, tell: Callable[[str], None]) -> Rates:
+    """Try steps of a transformer's and a drafter's training, and some answers: about a minute on two cores.
+
+    Args:
+        tell: is told of each trial before it begins.
+    """
     spec = bundled_target_spec()
     tokens = recipe.target.windows_per_batch * recipe.target.window_tokens
     flops = tokens * training_flops(spec, recipe.target.window_tokens)
-    width = answers_width(recipe.answers)
-    return Rates(
-        target_step_seconds(spec, recipe.target) / flops,
-        drafter_step_seconds(spec, bundled_drafter_spec(spec, MASK, recipe.drafter.block_size), recipe.drafter, width),
-        answer_seconds(spec, recipe.answers),
-    )
+    drafter, width = bundled_drafter_spec(spec, MASK, recipe.drafter.block_size), answers_width(recipe.answers)
+    tell("steps of a target")
+    training = target_step_seconds(spec, recipe.target)
+    tell("steps of a drafter")
+    drafting = drafter_step_seconds(spec, drafter, recipe.drafter, width)
+    tell("answers")
+    return Rates(training / flops, drafting, answer_seconds(spec, recipe.answers))
 
 
 def plan(stages: Iterable[Stage], rates: Rates) -> list[Row]:

@@ -1,7 +1,8 @@
 """All bundled models from nothing but Python's files and our generators: the stages, in order, each resumable.
 
 A stage is finished when all files that it promises stand in its folder; a build that was killed, or whose files were
-lost, goes on inside the stage where it stopped. How a model is trained stands in `train.recipes` and `train.diffusion_recipes`.
+lost, goes on inside the stage where it stopped. How a model is trained stands in `train.recipes` and
+`train.diffusion_recipes`.
 """
 
 from __future__ import annotations
