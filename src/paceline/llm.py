@@ -86,7 +86,7 @@ class LLM:
         diffuses = method in ("apd", "diffusion") or verifier is not None
         bundled = BUNDLED_DLLM if diffuses else BUNDLED_TARGET
         folder = resolve(bundled if model is None else model)
-        if drafter is None and folder == bundled_folder(BUNDLED_TARGET):
+        if drafter is None and folder == bundled_folder(BUNDLED_TARGET) and method != "ar":
             drafter = BUNDLED_DRAFTER
         if verifier is None and folder == bundled_folder(BUNDLED_DLLM) and method != "diffusion":
             verifier = BUNDLED_VERIFIER
