@@ -373,6 +373,15 @@ def test_what_plain_decoding_does_not_use_is_refused_where_it_was_asked_for() ->
             LLM(TARGET, method="ar", **other)
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("cpu:7", "device is 'cpu:7', and there is one CPU"), ("cuda:99", "device 'cuda:99' cannot be used: ")],
+)
+def test_a_device_that_is_not_there_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LLM(TARGET, device=name)
+
+
 def test_a_device_that_computes_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="device 'meta' computes nothing"):
         LLM(device="meta")
