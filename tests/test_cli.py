@@ -385,3 +385,10 @@ def test_generate_answers_in_every_precision(run: Run, talking: Any, precision: 
 def test_generate_is_configured_by_a_file(run: Run, talking: Any, expected: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"model: {talking[1]}\ndrafter: {talking[3]}\nmax_tokens: 20\nstop: [no such]\n")
     assert run("generate", "hello", "--config", tmp_path / "run.yaml").out == expected + "\n"
+
+
+@pytest.mark.parametrize("name", ["json", "as_json"])
+def test_a_file_calls_a_setting_as_its_flag_is_called(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "run.yaml").write_text(f"{name}: true\n")
+    told = run("generate", *MUTE, "--prompt-ids", "1,2", "--max-tokens", 2, "--config", tmp_path / "run.yaml")
+    assert json.loads(told.out)["finish_reason"] == "length", told.err
