@@ -37,6 +37,7 @@ class Round:
             these, whose keys and values were there from earlier passes. 0 for other models.
         contexts_looked_up, contexts_found, verifier_skipped: contexts of its drafts that APD looked up in a table of
             n-grams / of these, those it has / whether they were enough, so that the verifier was not asked.
+        ended: whether the answer ended with it.
     """
 
     proposed: tuple[int, ...]
@@ -51,6 +52,7 @@ class Round:
     contexts_looked_up: int = 0
     contexts_found: int = 0
     verifier_skipped: bool = False
+    ended: bool = False
 
     @property
     def unjudged(self) -> int:
@@ -68,12 +70,13 @@ class Round:
         differs = self.accepted < self.drafted and (
             self.proposed[self.unjudged + self.accepted] != self.reference[self.accepted]
         )
-        return min(len(self.committed), self.accepted + differs)
+        judged = self.accepted + differs
+        return max(0, min(judged, len(self.committed) - self.unjudged)) if self.ended else judged
 
     def cut(self, tokens: int) -> Round:
         """The round of an answer that ended after so many of `committed`."""
         accepted = max(0, min(self.accepted, tokens - self.unjudged))
-        return replace(self, committed=self.committed[:tokens], accepted=accepted)
+        return replace(self, committed=self.committed[:tokens], accepted=accepted, ended=True)
 
 
 @dataclass(frozen=True, slots=True)
