@@ -97,7 +97,11 @@ def test_version(run: Run) -> None:
         ((*MUTE, "text", "--top-p", 3), 2, "top_p is 3"),
         ((*MUTE, "text", "--method", "x"), 2, "method is 'x'"),
         ((*MUTE, "text", "--method", "ar"), 2, "and the method is 'ar', which uses none"),
-        (("--model", TARGET, "text", "--method", "ar", "--block-size", 4), 2, "block_size is 4, and the method is 'ar'"),
+        (
+            ("--model", TARGET, "text", "--method", "ar", "--block-size", 4),
+            2,
+            "block_size is 4, and the method is 'ar'",
+        ),
         (("--model", TARGET, "--method", "dflash", "text"), 2, "--drafter"),
         (("--model", "/no/such/folder", "text"), 1, "no model"),
         (("--model", TARGET, "--drafter", TARGET, "--prompt-ids", "1"), 1, "DFlashDraftModel"),

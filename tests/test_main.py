@@ -53,4 +53,6 @@ def test_an_interrupt_before_a_command_runs_is_quiet(run: Run, monkeypatch: pyte
 
 def test_the_program_begins_there() -> None:
     project = Path(__file__).parents[1] / "pyproject.toml"
-    assert tomllib.loads(project.read_text(encoding="utf-8"))["project"]["scripts"]["paceline"] == "paceline.__main__:main"
+    assert (
+        tomllib.loads(project.read_text(encoding="utf-8"))["project"]["scripts"]["paceline"] == "paceline.__main__:main"
+    )
