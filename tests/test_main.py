@@ -11,7 +11,6 @@ from types import SimpleNamespace
 import pytest
 from talking import Run, run
 
-
 __all__ = ["run"]  # a fixture
 
 INTERRUPTED_WHERE_TYPER_IS_IMPORTED = """

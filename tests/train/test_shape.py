@@ -77,7 +77,7 @@ def test_training_takes_three_numbers_of_four_bytes_for_each_weight(size: dict[s
     spec = shaped(BUNDLED, ShapeConfig(num_layers=2, **size))
     weights = sum(each.numel() for each in Transformer(spec).parameters() if each.dim() > 1)
     check_fits(spec, 12 * weights)
-    with pytest.raises(ConfigError, match="with num_layers 2, .*; this machine has .* Choose a smaller shape"):
+    with pytest.raises(ConfigError, match=r"with num_layers 2, .*; this machine has .* Choose a smaller shape"):
         check_fits(spec, 12 * weights - 1)
 
 

@@ -52,8 +52,8 @@ def make_dllm(start: Path | None, shape: ShapeConfig, config: DllmConfig, mask_t
         shape: of random weights; what it leaves open is as in the bundled target.
 
     Raises:
-        TrainingError, ConfigError: as `train_dllm`, `shaped`, `check_fits` and `alone_in`, the tokenizer lacks the mask token, or
-            `start` has another one, or no room for it, or a shape of its own.
+        TrainingError, ConfigError: as `train_dllm`, `shaped`, `check_fits` and `alone_in`, the tokenizer lacks the mask
+            token, or `start` has another one, or no room for it, or a shape of its own.
         CheckpointError: no such checkpoint; the corpus has another tokenizer.
     """
     tokenizer = tokenizer_of(config.corpus / "tokenizer")

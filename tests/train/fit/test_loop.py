@@ -190,7 +190,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(value: float
 def test_a_gradient_that_is_not_finite_is_told_as_what_it_is(tmp_path: Path) -> None:
     """The slope of a root at 0 is infinite, where its value is not."""
     toy = Toy()
-    with pytest.raises(TrainingError, match="The norm of the gradient is (nan|inf) at step 1. Lower learning_rate"):
+    with pytest.raises(TrainingError, match=r"The norm of the gradient is (nan|inf) at step 1. Lower learning_rate"):
         fit(toy, batch_at, lambda t: ((toy.matrix.bias * 0).sum().sqrt(), {}), dict, CONFIG, tmp_path)
     assert same_weights(toy, Toy())
 
