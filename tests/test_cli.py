@@ -96,6 +96,12 @@ def test_version(run: Run) -> None:
         ((*MUTE, "text"), 2, "no tokenizer"),
         ((*MUTE, "text", "--top-p", 3), 2, "top_p is 3"),
         ((*MUTE, "text", "--method", "x"), 2, "method is 'x'"),
+        ((*MUTE, "text", "--method", "ar"), 2, "and the method is 'ar', which uses none"),
+        (
+            ("--model", TARGET, "text", "--method", "ar", "--block-size", 4),
+            2,
+            "block_size is 4, and the method is 'ar'",
+        ),
         (("--model", TARGET, "--method", "dflash", "text"), 2, "--drafter"),
         (("--model", "/no/such/folder", "text"), 1, "no model"),
         (("--model", TARGET, "--drafter", TARGET, "--prompt-ids", "1"), 1, "DFlashDraftModel"),
@@ -185,7 +191,7 @@ def test_every_setting_arrives(run: Run, pair: tuple[Path, Path], talking: Any) 
     flags = {"temperature": 1.5, "top_p": 0.9, "top_k": 40, "min_p": 0.01, "seed": 3, "repetition_penalty": 1.2}
     flags |= {"presence_penalty": 0.3, "frequency_penalty": 0.4, "max_tokens": 30}
     spelled = [part for name, value in flags.items() for part in (f"--{name.replace('_', '-')}", value)]
-    found = json.loads(run("generate", *talking, "hello", "--json", *spelled, "--method", "ar").out)
+    found = json.loads(run("generate", "--model", pair[0], "hello", "--json", *spelled, "--method", "ar").out)
     whole = LLM(pair[0]).generate("hello", Sampling(**flags))[0]
     assert found["token_ids"] == whole.token_ids
     assert found["stats"]["method"] == "ar"
@@ -383,3 +389,10 @@ def test_generate_answers_in_every_precision(run: Run, talking: Any, precision: 
 def test_generate_is_configured_by_a_file(run: Run, talking: Any, expected: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(f"model: {talking[1]}\ndrafter: {talking[3]}\nmax_tokens: 20\nstop: [no such]\n")
     assert run("generate", "hello", "--config", tmp_path / "run.yaml").out == expected + "\n"
+
+
+@pytest.mark.parametrize("name", ["json", "as_json"])
+def test_a_file_calls_a_setting_as_its_flag_is_called(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "run.yaml").write_text(f"{name}: true\n")
+    told = run("generate", *MUTE, "--prompt-ids", "1,2", "--max-tokens", 2, "--config", tmp_path / "run.yaml")
+    assert json.loads(told.out)["finish_reason"] == "length", told.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -41,6 +40,14 @@ def test_a_plan_names_every_stage_and_builds_nothing(run: Run, tmp_path: Path) -
     assert told.code == 0, told.err
     assert first_words(told.out) == ["stage", *STAGES, "all"]
     assert not (tmp_path / "zoo").exists()
+    assert told.err == "Trying some steps, to say how long it takes: about a minute …\n"
+
+
+@pytest.mark.usefixtures("small")
+def test_a_terminal_is_told_what_is_tried(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
+    told = run("zoo", "build", tmp_path / "zoo", "--scale", 0.001, "--plan")
+    assert re.search(r"(?s)Trying.*steps of a target ….*steps of a drafter ….*answers …", told.err)
 
 
 @pytest.mark.slow
@@ -74,11 +81,15 @@ def test_a_build_makes_all_models_and_their_cards_and_goes_on_where_it_stopped(
     assert apd.generate(["Once"], Sampling(max_tokens=20))[0].stats.method == "apd"
 
 
-def test_a_folder_of_another_recipe_is_refused_before_anything_is_tried(run: Run, tmp_path: Path) -> None:
-    recipe.open_build(tmp_path, recipe.bundled_recipe(tmp_path, 0.001))
-    refused = run("zoo", "build", tmp_path, "--scale", 0.002)
+@pytest.mark.parametrize("flags", [(), ("--plan",)])
+def test_a_folder_of_another_recipe_is_refused_before_anything_is_tried(
+    run: Run, tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    recipe.open_build(tmp_path, recipe.bundled_recipe(tmp_path, 0.05))
+    refused = run("zoo", "build", tmp_path, "--scale", 0.1, *flags)
     assert refused.code == 1
-    assert "another recipe" in refused.err
+    assert "another recipe: " in refused.err
+    assert "target.fit.steps 150 instead of 300" in refused.err
     assert "Trying" not in refused.err
 
 
@@ -138,10 +149,3 @@ def test_a_kind_that_is_not_held_out_has_no_score_and_that_is_told(run: Run, tmp
     np.savez(corpus / "heldout.npz", tokens=tokens[:0], starts=starts[:1], kinds=kinds[:0])
     told = run("zoo", "score", "--model", target, "--corpus", corpus)
     assert (told.code, "heldout.npz holds no text" in told.err) == (1, True), told.err
-
-
-def test_the_recipe_is_written_down(tmp_path: Path) -> None:
-    written_by = recipe.bundled_recipe(tmp_path)
-    recipe.open_build(tmp_path, written_by)
-    written = json.loads((tmp_path / "recipe.json").read_text(encoding="utf-8"))
-    assert (written["target"]["fit"]["steps"], written["rounds"]) == (written_by.target.fit.steps, written_by.rounds)

@@ -58,7 +58,8 @@ def llm(pair: tuple[Path, Path]) -> LLM:
 def talk(run: Run, pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Talk:
     def call(lines: list[str], *options: object) -> SimpleNamespace:
         monkeypatch.setattr("sys.stdin", io.StringIO("".join(f"{line}\n" for line in lines)))
-        return run("chat", "--model", pair[0], "--drafter", pair[1], *FLAGS, *options)
+        beside = () if "ar" in options else ("--drafter", pair[1])
+        return run("chat", "--model", pair[0], *beside, *FLAGS, *options)
 
     return call
 

@@ -35,6 +35,13 @@ def test_quality_measures_the_usual_settings_and_writes(run: Run, models: Any, t
     assert {"sums", "functions"} == set(result["points"][0]["kinds"])
 
 
+def test_a_target_alone_is_measured_without_a_diffusion_model(run: Run, models: Any) -> None:
+    target = models[4:6]
+    told = run("bench", "quality", *target, "--setting", "ar", "--problems", 1, "--max-tokens", 4)
+    assert (told.code, told.err) == (0, ""), told.err
+    assert "ar" in told.out
+
+
 def test_frontier_measures_what_is_asked_and_draws(run: Run, models: Any, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     (tmp_path / "run.yaml").write_text("settings: ['apd,kv_window=all', 'diffusion,threshold=0.5']\nproblems: 9\n")

@@ -275,3 +275,10 @@ def test_both_are_trained_together(run: Run, built: Path, tmp_path: Path) -> Non
     swapped = run("train", "joint", *common, "--dllm", verifier, "--verifier", dllm, "--out", tmp_path / "swapped")
     assert swapped.code == 2
     assert "is an autoregressive model" in swapped.err
+
+
+def test_a_shape_beyond_all_memory_is_one_line(run: Run, built: Path, tmp_path: Path) -> None:
+    told = run("train", "dllm", "--corpus", built, "--out", tmp_path / "dllm", "--hidden-size", 1_000_000)
+    assert (told.code, told.out) == (2, "")
+    assert "hidden_size 1000000" in told.err
+    assert told.err.count("\n") == 1

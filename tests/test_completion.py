@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from paceline.completion import Round, Stats, Usage
 
 
@@ -56,10 +58,19 @@ def test_a_draft_behind_the_end_of_the_answer_was_not_judged() -> None:
     apd = Round((4, 5, 6, 7, 8), (5, 6, 7, 8), (4, 5, 6, 7, 8), 4, 0.5, 0.25).cut(2)
     assert (apd.committed, apd.accepted, apd.checked, apd.drafted) == ((4, 5), 1, 1, 4)
     dflash = Round((4, 5, 6, 7), (4, 5, 6, 1, 2), (4, 5, 6, 1), 3, 0.5, 0.25)
-    assert (dflash.accepted, dflash.checked, dflash.cut(4)) == (3, 4, dflash)
+    assert (dflash.accepted, dflash.checked, dflash.cut(4)) == (3, 4, replace(dflash, ended=True))
+    assert (dflash.cut(4).accepted, dflash.cut(4).checked) == (3, 4)
     assert (dflash.cut(3).accepted, dflash.cut(3).checked) == (3, 3)
     assert (dflash.cut(2).accepted, dflash.cut(2).checked) == (2, 2)
     assert (dflash.cut(0).committed, dflash.cut(0).accepted, apd.cut(0).accepted) == ((), 0, 0)
+
+
+def test_the_draft_of_apd_that_differs_was_not_judged_where_the_answer_ended_before_it() -> None:
+    """Kept are two of five, the verifier wants 9 instead of the third: only an answer that goes on gets so far."""
+    apd = Round((4, 5, 6, 7, 8), (5, 9, 1, 1), (4, 5), 1, 0.5, 0.25)
+    assert (apd.accepted, apd.checked, apd.ended) == (1, 2, False)
+    assert (apd.cut(2).committed, apd.cut(2).accepted, apd.cut(2).checked, apd.cut(2).ended) == ((4, 5), 1, 1, True)
+    assert (apd.cut(1).committed, apd.cut(1).accepted, apd.cut(1).checked) == ((4,), 0, 0)
 
 
 def test_ngrams_are_counted_over_all_rounds() -> None:

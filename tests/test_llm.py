@@ -364,7 +364,22 @@ def test_models_that_are_not_there_or_do_not_fit(tmp_path: Path) -> None:
 
 def test_method_in_effect(plain: LLM, mute: LLM) -> None:
     assert (plain.method, mute.method, LLM(TARGET).method) == ("ar", "dflash", "ar")
-    assert LLM(TARGET, drafter=DRAFT, method="ar").method == "ar"
+
+
+def test_what_plain_decoding_does_not_use_is_refused_where_it_was_asked_for() -> None:
+    assert LLM(method="ar").drafter is None  # that of the bundled target is not asked for
+    for other in ({"drafter": DRAFT}, {"block_size": 4}):
+        with pytest.raises(ConfigError, match=f"{next(iter(other))} is .*, and the method is 'ar'"):
+            LLM(TARGET, method="ar", **other)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("cpu:7", "device is 'cpu:7', and there is one CPU"), ("cuda:99", "device 'cuda:99' cannot be used: ")],
+)
+def test_a_device_that_is_not_there_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        LLM(TARGET, device=name)
 
 
 def test_a_device_that_computes_nothing_is_refused() -> None:

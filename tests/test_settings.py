@@ -133,6 +133,20 @@ def test_an_alias_sets_the_same() -> None:
         canonical({"breadth": 4, "width": 5}, fields_of(One))
 
 
+@dataclass(frozen=True)
+class Flagged:
+    block_sizes: Annotated[tuple[int, ...], Setting("Sizes.", flags=("--block-size", "--block-sizes"))] = ()
+
+
+@pytest.mark.parametrize("name", ["block_size", "block_sizes"])
+def test_a_file_may_use_the_name_of_the_flag(name: str, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(f"{name}: [4]")
+    assert read_settings(tmp_path / "run.yaml", fields_of(Flagged)) == {"block_sizes": [4]}
+    (tmp_path / "run.yaml").write_text("block_size: [4]\nblock_sizes: [5]")
+    with pytest.raises(ConfigError, match=r"block_size is \[4\] and block_sizes is \[5\]\. Leave one out"):
+        read_settings(tmp_path / "run.yaml", fields_of(Flagged))
+
+
 @pytest.mark.parametrize("text", ["width: 0", "breadth: 0", "width: every", "width: 1.5"])
 def test_a_word_for_null_allows_no_other(text: str, tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text(text)
@@ -195,7 +209,7 @@ def test_numbers_as_people_write_them(text: str, number: float, tmp_path: Path) 
         (
             "ratio: 3",
             "sets 'ratio' to 3",
-            "Did you mean rate? Allowed are: folder, rate, kind, pair, fast, count, name, sizes, stops.",
+            "Did you mean rate? Allowed are: folder, rate, kind, pair, fast, count, name, sizes, size, stops.",
         ),
         ("inner: {rate: 1}", "sets 'inner.rate' to 1", "Allowed are: folder, rate"),
         ("rate: {soft: 1}", "sets 'rate.soft' to 1", "Allowed are: folder, rate"),

@@ -38,6 +38,7 @@ class Round:
         contexts_looked_up, contexts_found, verifier_skipped: contexts of its drafts that APD looked up in a table of
             n-grams / of these, those it has / whether they were enough, so that the verifier was not asked.
         parents: of a tree, for each of `proposed` the index of the draft before it, -1 for none; empty for a chain.
+        ended: whether the answer ended with it.
     """
 
     proposed: tuple[int, ...]
@@ -53,6 +54,7 @@ class Round:
     contexts_found: int = 0
     verifier_skipped: bool = False
     parents: tuple[int, ...] = ()
+    ended: bool = False
 
     @property
     def unjudged(self) -> int:
@@ -75,7 +77,8 @@ class Round:
         differs = self.accepted < self.drafted and (
             self.proposed[self.unjudged + self.accepted] != self.reference[self.accepted]
         )
-        return min(len(self.committed), self.accepted + differs)
+        judged = self.accepted + differs
+        return max(0, min(judged, len(self.committed) - self.unjudged)) if self.ended else judged
 
     def _judged_places(self) -> int:
         """The drafts of a tree that agree, and one more where others stood behind the last of them."""
@@ -88,7 +91,7 @@ class Round:
     def cut(self, tokens: int) -> Round:
         """The round of an answer that ended after so many of `committed`."""
         accepted = max(0, min(self.accepted, tokens - self.unjudged))
-        return replace(self, committed=self.committed[:tokens], accepted=accepted)
+        return replace(self, committed=self.committed[:tokens], accepted=accepted, ended=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ class LLM:
         diffuses = method in ("apd", "diffusion") or verifier is not None
         bundled = BUNDLED_DLLM if diffuses else BUNDLED_TARGET
         folder = resolve(bundled if model is None else model)
-        if drafter is None and folder == bundled_folder(BUNDLED_TARGET):
+        if drafter is None and folder == bundled_folder(BUNDLED_TARGET) and method != "ar":
             drafter = BUNDLED_DRAFTER
         if verifier is None and folder == bundled_folder(BUNDLED_DLLM) and method != "diffusion":
             verifier = BUNDLED_VERIFIER
@@ -224,7 +224,10 @@ def _device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ConfigError(f"device {name!r} cannot be used: {error}", remedy='Use "cpu" or "auto".') from error
+        told = f"device {name!r} cannot be used: {error}."
+        raise ConfigError(told, remedy='Use "cpu" or "auto".', param="device") from error
+    if device.type == "cpu" and device.index:
+        raise ConfigError(f"device is {name!r}, and there is one CPU.", remedy='Use "cpu".', param="device")
     if device.type == "meta":
         raise ConfigError(f"device {name!r} computes nothing.", remedy='Use "cpu" or "auto".', param="device")
     return device

@@ -59,6 +59,12 @@ class Field(NamedTuple):
     setting: Setting
     default: Any = dataclasses.MISSING
 
+    @property
+    def other_names(self) -> tuple[str, ...]:
+        """What else it may be called in a file: its alias, and its flags where they are not called as it is."""
+        flags = [flag.removeprefix("--").replace("-", "_") for flag in self.setting.flags]
+        return tuple(name for name in (self.setting.alias, *flags) if name not in ("", self.name))
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Either:
@@ -140,7 +146,7 @@ def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
         ConfigError: no YAML mapping, an unknown key, or a value of the wrong type or outside its range; names key,
             value and what is allowed.
     """
-    known = {name: field for field in allowed for name in (field.name, field.setting.alias) if name}
+    known = {name: field for field in allowed for name in (field.name, *field.other_names)}
     values = read_mapping(path)
     for key, value in values.items():
         if key not in known:
@@ -157,17 +163,19 @@ def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
 
 
 def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, Any]:
-    """`values` by the names of the fields, where some may be set by an alias.
+    """`values` by the names of the fields, where some may be set by another name.
 
     Raises:
-        ConfigError: a setting by both of its names.
+        ConfigError: a setting by two of its names.
     """
-    names = {field.setting.alias: field.name for field in fields if field.setting.alias}
-    for alias in names.keys() & values.keys():
-        if names[alias] in values:
-            told = f"{alias} is {values[alias]!r:.40} and {names[alias]} is {values[names[alias]]!r:.40}."
-            raise ConfigError(told, remedy=f"Leave one out: {alias} is another name of it.", param=alias)
-    return {names.get(name, name): value for name, value in values.items()}
+    names = {other: field.name for field in fields for other in field.other_names}
+    given: dict[Any, Any] = {}
+    for name in values:
+        earlier = given.setdefault(names.get(name, name), name)
+        if earlier != name:
+            told = f"{earlier} is {values[earlier]!r:.40} and {name} is {values[name]!r:.40}."
+            raise ConfigError(told, remedy=f"Leave one out: {name} is another name of it.", param=name)
+    return {name: values[spelled] for name, spelled in given.items()}
 
 
 def _spelled(field: Field, text: Any) -> Any:

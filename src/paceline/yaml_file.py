@@ -20,21 +20,40 @@ def read_mapping(path: Path) -> dict[Any, Any]:
     """
     import yaml
 
-    class Loader(yaml.SafeLoader):  # type: ignore[misc]
-        """YAML 1.1 takes 4e-3 for text, as it has no point; people who write it mean the number."""
-
-    number = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
-    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
     try:
         with path.open(encoding="utf-8") as file:
-            values = yaml.load(file, Loader)
+            values = yaml.load(file, _loader(path))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}", remedy="Give a YAML file of settings.") from error
+        raise ConfigError(f"{path} cannot be read: {error}.", remedy="Give a YAML file of settings.") from error
     if values is None:
         return {}
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds {values!r:.40}.", remedy="Give lines such as 'steps: 100'.")
     return _flat(path, values)
+
+
+def _loader(path: Path) -> Any:
+    """What reads `path`: PyYAML's safe loader, with two of its habits changed."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):  # type: ignore[misc]
+        """YAML 1.1 takes 4e-3 for text, as it has no point; people who write it mean the number."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            """Of a key that is there twice, PyYAML takes the last value without a word."""
+            lines: dict[str, int] = {}
+            for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                line = key.start_mark.line + 1
+                if key.value in lines:
+                    told = f"{path} sets {key.value} twice, in lines {lines[key.value]} and {line}."
+                    raise ConfigError(told, remedy="Leave one out.", param=key.value)
+                lines[key.value] = line
+            values: dict[Any, Any] = super().construct_mapping(node, deep)
+            return values
+
+    number = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)[eE][-+]?\d+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
+    return Loader
 
 
 def _flat(path: Path, values: Mapping[Any, Any]) -> dict[Any, Any]:

@@ -23,7 +23,7 @@ from paceline.bench.frontier import bench_frontier, frontier
 from paceline.bench.problems import held_out
 from paceline.bench.quality import QUALITY_DEFINITIONS, bench_quality
 from paceline.bench.quality_options import REFERENCE, FrontierBench, QualityBench
-from paceline.bench.quality_report import show_quality
+from paceline.bench.quality_report import compared_models, show_quality
 from paceline.bench.report import save_plot
 from paceline.decode.ngram_table import NgramTable, Owner, save_ngram_table
 from paceline.errors import (
@@ -136,6 +136,28 @@ def test_a_table_of_ngrams_works_as_in_the_public_api(
     ):
         with pytest.raises(CheckpointError, match=message):
             bench_quality(replace(options, settings=(f"apd,ngrams={place}",)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        (("ar",), {"target"}),
+        (("dflash", "ar"), {"target", "drafter"}),
+        (("ar", "diffusion,threshold=0.9"), {"target", "dllm"}),
+    ],
+)
+def test_only_models_that_a_setting_needs_are_loaded(
+    models: dict[str, Path], settings: tuple[str, ...], needed: set[str]
+) -> None:
+    """Of the others there is no bundled one here, or it could not be loaded."""
+    named = {name: models[name] if name in needed else "nowhere" for name in models.keys() - {"drafter"}}
+    drafter = models["drafter"] if "drafter" in needed else None
+    result = bench_quality(QualityBench(**named, drafter=drafter, problems=1, max_tokens=4, settings=settings))
+    assert [point["setting"] for point in result["points"]] == [*settings, *([REFERENCE] if "dllm" in needed else [])]
+    assert result["settings"]["reference"] == (REFERENCE if "dllm" in needed else settings[0])
+    assert {name for name in ("dllm", "verifier", "target") if result["settings"][name]} == needed - {"drafter"}
+    title = compared_models(result["settings"])
+    assert title == ("dllm beside target" if "dllm" in needed else "target")
 
 
 @pytest.mark.parametrize("name", ["dllm", "target"])

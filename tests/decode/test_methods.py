@@ -23,7 +23,7 @@ from paceline.models.diffusion_spec import Diffusion
     [
         (Asked(), False, "ar"),
         (Asked(drafter="d"), False, "dflash"),
-        (Asked("ar", drafter="d"), False, "ar"),
+        (Asked("ar"), False, "ar"),
         (Asked("dflash", drafter="d", block_size=4), False, "dflash"),
         (Asked(), True, "diffusion"),
         (Asked("diffusion"), True, "diffusion"),
@@ -44,6 +44,9 @@ def test_auto_goes_by_the_model_and_then_by_its_partner(asked: Asked, diffuses: 
         ({"method": "apd", "verifier": "v"}, False, "method is 'apd', and the model is autoregressive"),
         ({"method": "dflash", "verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
         ({"method": "dflash"}, False, "there is no drafter"),
+        ({"method": "ar", "drafter": "d"}, False, "drafter is 'd', and the method is 'ar', which uses none."),
+        ({"method": "ar", "block_size": 8}, False, "block_size is 8, and the method is 'ar', which uses none."),
+        ({"block_size": 8}, False, "block_size is 8, which is of DFlash, and there is no drafter."),
         ({"method": "ar"}, True, "method is 'ar', and the model is a diffusion language model"),
         ({"method": "dflash", "drafter": "d"}, True, "method is 'dflash', and the model is a diffusion"),
         ({"drafter": "some/folder"}, True, "drafter is 'some/folder', and a diffusion language model needs none"),

@@ -10,7 +10,7 @@ import torch
 from paceline.errors import ConfigError
 from paceline.models.attention import dense_attention
 from paceline.models.transformer import Transformer
-from paceline.train.shape import ShapeConfig, shape_of, shaped
+from paceline.train.shape import ShapeConfig, check_fits, shape_of, shaped
 from paceline.train.target import bundled_target_spec
 
 BUNDLED = bundled_target_spec()
@@ -69,3 +69,18 @@ def test_shapes_that_cannot_be(settings: dict[str, Any], told: str) -> None:
         shape(**settings)
     assert told in str(refused.value)
     assert refused.value.param in {*settings, "head_dim", "hidden_size"}
+
+
+@pytest.mark.parametrize("size", [{}, {"hidden_size": 90, "num_heads": 3}, {"num_heads": 6, "head_dim": 4}])
+def test_training_takes_three_numbers_of_four_bytes_for_each_weight(size: dict[str, int]) -> None:
+    """As the parameters of the model itself, where norms are left out."""
+    spec = shaped(BUNDLED, ShapeConfig(num_layers=2, **size))
+    weights = sum(each.numel() for each in Transformer(spec).parameters() if each.dim() > 1)
+    check_fits(spec, 12 * weights)
+    with pytest.raises(ConfigError, match=r"with num_layers 2, .*; this machine has .* Choose a smaller shape"):
+        check_fits(spec, 12 * weights - 1)
+
+
+def test_a_shape_beyond_all_memory_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"takes at least [\d,]+\.\d GB with num_layers 16, hidden_size 1000000,"):
+        check_fits(shaped(BUNDLED, ShapeConfig(hidden_size=1_000_000)), 1 << 40)

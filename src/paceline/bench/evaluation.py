@@ -50,7 +50,7 @@ def evaluation_of(models: Models, problems: list[Problem], max_tokens: int | Non
     assert tokenizer is not None, "open_models refuses models without one"
     longest = max_tokens or answer_length(problems, lambda text: tokenizer.encode(text, whole=False))
     sampling = Sampling(max_tokens=longest)
-    prompts = [tuple(models.dllm.encode(problem.messages)) for problem in problems]
+    prompts = [tuple(models.asked.encode(problem.messages)) for problem in problems]
     return Evaluation(problems, [Job(ids, sampling, seed, prompt_index=seed) for seed, ids in enumerate(prompts)])
 
 

@@ -141,7 +141,8 @@ def _perplexity(answers: Sequence[Completion], known: Mapping[tuple[int, tuple[i
 
 def _settings(options: QualityBench, models: Models, evaluation: Evaluation) -> dict[str, Any]:
     """The settings in effect, as plain data."""
-    names = dict(zip(("dllm", "verifier", "target"), map(str, named_models(options)), strict=True))
+    names: dict[str, Any] = {"dllm": None, "verifier": None}  # where no setting needs them
+    names |= {kind: str(name) for kind, name in named_models(options).items()}
     if options.drafter is None and models.target.drafter is not None:
         names["drafter"] = BUNDLED_DRAFTER
     configurations = [configuration.name for configuration in options.configurations]

@@ -75,7 +75,13 @@ class QualityBench:
         tuple[str, ...],
         Setting("May be repeated: a method and its settings, as apd,alpha=0.7,kv_window=16.", flags=("--setting",)),
     ] = _COMPARED
-    reference: Annotated[str, Setting("The setting whose accuracy the others should keep.")] = REFERENCE
+    reference: Annotated[
+        str,
+        Setting(
+            f"The setting whose accuracy the others should keep; if left out, {REFERENCE}, or the first setting where "
+            "all of them are the target's."
+        ),
+    ] = ""
     batch: Annotated[int, Setting("Problems that are answered together.", least=1)] = 1
     repeats: Annotated[int, Setting("Measurements of each.", least=1)] = 1
     device: Device = "auto"
@@ -86,12 +92,20 @@ class QualityBench:
         object.__setattr__(self, "kinds", tuple(name for names in self.kinds for name in names.split(",") if name))
         if not self.settings:
             raise ConfigError("settings is empty.", remedy="Name at least one.", param="settings")
+        if not self.reference:
+            theirs = all(read_configuration(text).method in ("ar", "dflash") for text in self.settings)
+            object.__setattr__(self, "reference", self.settings[0] if theirs else REFERENCE)
         _ = self.configurations
 
     @property
     def configurations(self) -> list[Configuration]:
         """What is measured, the reference always, each once."""
         return [read_configuration(text) for text in dict.fromkeys([*self.settings, self.reference])]
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """Of these configurations."""
+        return frozenset(each.method for each in self.configurations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,8 +61,9 @@ def show_quality(result: Result, console: Console | None = None) -> None:
 
 def compared_models(settings: Result) -> str:
     """The models of a result, from its settings, for a title."""
-    dllm, verifier, target = (Path(settings[name]).name for name in ("dllm", "verifier", "target"))
-    return f"{dllm} + {verifier} beside {target}"
+    target = Path(settings["target"]).name
+    pair = " + ".join(Path(settings[name]).name for name in ("dllm", "verifier") if settings[name] is not None)
+    return f"{pair} beside {target}" if pair else target
 
 
 def _accuracies(result: Result) -> Table:

@@ -191,4 +191,4 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
     try:
         write_atomically(path, write)
     except OSError as error:
-        raise ConfigError(f"{str(path)!r} cannot be written: {error}", remedy="Name another file.") from error
+        raise ConfigError(f"{str(path)!r} cannot be written: {error}.", remedy="Name another file.") from error

@@ -54,7 +54,8 @@ def _read(path: Path) -> list[Mapping[str, Any]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"The prompts {str(path)!r} cannot be read: {error}") from error
+        told = f"The prompts {str(path)!r} cannot be read: {error}."
+        raise ConfigError(told, remedy="Name a file of JSON lines.", param="prompts") from error
     return [_entry(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
 
 

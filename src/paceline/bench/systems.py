@@ -22,6 +22,7 @@ from paceline.engine.loop import Decoder
 from paceline.errors import ConfigError
 from paceline.llm import LLM
 from paceline.models.load import check_same_tokens, resolve
+from paceline.models.options import Method
 from paceline.models.pairs import usable_tokens
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
@@ -47,7 +48,7 @@ class System:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The target with its drafter, if it has one, and the diffusion model with its verifier.
+    """The target with its drafter, if it has one, and the diffusion model with its verifier, where they are needed.
 
     Attributes:
         verifier_folder: which it was loaded from.
@@ -55,10 +56,15 @@ class Models:
     """
 
     target: LLM
-    dllm: LLM
-    verifier: Transformer
-    verifier_folder: Path
     usable_tokens: int
+    dllm: LLM | None = None
+    verifier: Transformer | None = None
+    verifier_folder: Path | None = None
+
+    @property
+    def asked(self) -> LLM:
+        """The model whose chat template the problems are put in."""
+        return self.dllm or self.target
 
     def judge(self) -> Target:
         """The exact target that says how probable an answer is."""
@@ -74,8 +80,11 @@ class Models:
         return [self._system(configuration) for configuration in configurations]
 
     def _system(self, configuration: Configuration) -> System:
-        llm = self.target if configuration.method in ("ar", "dflash") else self.dllm
-        model = self.verifier if configuration.method == "verifier" else llm.model
+        llm = self.target if configuration.method in ("ar", "dflash") else self.asked
+        model = llm.model
+        if configuration.method == "verifier":
+            assert self.verifier is not None, "named_models names one"
+            model = self.verifier
         partner = {"dflash": self.target.drafter, "apd": self.verifier}.get(configuration.method)
         if configuration.method == "dflash" and partner is None:
             told = f"setting {configuration.name!r}: the target has no drafter."
@@ -96,21 +105,25 @@ class Models:
 
 
 def open_models(options: QualityBench) -> Models:
-    """Load all of them, in exact precision.
+    """Load those that a setting needs, and the target, which judges; in exact precision.
 
     Raises:
         CheckpointError: a folder that cannot be loaded. VocabularyMismatch: models of other tokens.
         ConfigError: a model of another kind than its place wants, or without a tokenizer.
     """
-    dllm, verifier, target = named_models(options)
+    named = named_models(options)
+    target, dllm, verifier = named["target"], named.get("dllm"), named.get("verifier")
     reader = LLM(target, drafter=options.drafter, device=options.device)
-    writer = LLM(dllm, verifier=verifier, method="apd", device=options.device)
-    assert writer.verifier is not None, "apd has one"
-    reads, writes = _tokenizer_of(reader, "target", target), _tokenizer_of(writer, "dllm", dllm)
+    reads, usable = _tokenizer_of(reader, "target", target), reader.target.usable_tokens
+    if dllm is None:
+        return Models(reader, usable)
+    method: Method = "diffusion" if verifier is None else "apd"
+    writer = LLM(dllm, verifier=verifier, method=method, device=options.device)
+    writes = _tokenizer_of(writer, "dllm", dllm)
     check_same_tokens(writes.vocabulary, reads.vocabulary, more=True)
-    folder = resolve(verifier)
+    folder = None if verifier is None else resolve(verifier)
     shared = usable_tokens(writer.model, writer.verifier, writes, folder)
-    return Models(reader, writer, writer.verifier, folder, min(shared, reader.target.usable_tokens))
+    return Models(reader, min(shared, usable), writer, writer.verifier, folder)
 
 
 def _tokenizer_of(llm: LLM, param: str, name: str | Path) -> Tokenizer:
@@ -120,13 +133,19 @@ def _tokenizer_of(llm: LLM, param: str, name: str | Path) -> Tokenizer:
     return llm.tokenizer
 
 
-def named_models(options: QualityBench) -> tuple[str | Path, str | Path, str | Path]:
-    """Diffusion model, verifier and target: the bundled ones where none is named.
+def named_models(options: QualityBench) -> dict[str, str | Path]:
+    """The models that are needed, by what they are: the bundled ones where none is named.
 
     Raises:
-        ConfigError: a diffusion model without its verifier.
+        ConfigError: a diffusion model without its verifier, and a setting needs that.
     """
+    named = {"target": options.target or BUNDLED_TARGET}
+    if options.methods <= {"ar", "dflash"}:
+        return named
+    named["dllm"] = options.dllm or BUNDLED_DLLM
+    if options.methods.isdisjoint({"verifier", "apd"}):
+        return named
     if options.dllm is not None and options.verifier is None:
         remedy = "Name the small autoregressive model that checks it: --verifier."
         raise ConfigError(f"dllm is {str(options.dllm)!r:.80} and has no verifier.", remedy=remedy, param="verifier")
-    return options.dllm or BUNDLED_DLLM, options.verifier or BUNDLED_VERIFIER, options.target or BUNDLED_TARGET
+    return named | {"verifier": options.verifier or BUNDLED_VERIFIER}

@@ -57,6 +57,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         warnings.showwarning = lambda message, *_, **__: say_warning(str(message))
         try:
             app(args=None if arguments is None else list(arguments), prog_name="paceline")
+        except KeyboardInterrupt:  # before or after what Typer looks after
+            sys.exit(130)
         except PacelineError as error:
             say_error(str(error))
             sys.exit(2 if error.http_status == 400 else 1)

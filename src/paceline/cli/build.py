@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from paceline.cli.options import set_threads
-from paceline.cli.output import resumable, say
+from paceline.cli.output import resumable, say, say_if_watched
 from paceline.files import write_text
 from paceline.lock import alone_in
 
@@ -36,13 +36,14 @@ def build(
     threads: Threads = None,
 ) -> None:
     """Make all bundled models again, from Python's own files and generated text; shows a plan first."""
-    from paceline.train.build.recipe import bundled_recipe, open_build
+    from paceline.train.build.recipe import bundled_recipe, check_build, open_build
     from paceline.train.build.stages import stages
 
     set_threads(threads)
     recipe = bundled_recipe(out, scale)
     steps = stages(out, recipe)
     if only_plan:
+        check_build(out, recipe)
         _show_plan(steps, recipe)
         return
     with alone_in(out):
@@ -65,8 +66,8 @@ def show_scores(scores: list[Score]) -> None:
 def _show_plan(steps: list[Stage], recipe: Recipe) -> None:
     from paceline.train.build.plan import measure_rates, plan
 
-    say("Trying some steps, to say how long it takes …")
-    rows = plan(steps, measure_rates(recipe))
+    say("Trying some steps, to say how long it takes: about a minute …")
+    rows = plan(steps, measure_rates(recipe, say_if_watched))
     table = Table("stage", "answers", "steps", "done", "tokens", "TFLOP", "minutes left", box=None, pad_edge=False)
     for row in rows:
         counts = [f"{count:,}" if count else "" for count in (row.answers, row.steps, row.steps_done)]

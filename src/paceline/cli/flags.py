@@ -70,8 +70,11 @@ def _parameters(
 def _declared(name: str, hint: Any, default: Any) -> Field:
     """An argument of the function, as the field it could be."""
     kind, told = get_args(hint)
-    setting = told if isinstance(told, Setting) else Setting(told.help or "", told.min, told.max)
-    return Field(name, kind, setting, MISSING if default is Parameter.empty else default)
+    if not isinstance(told, Setting):
+        # Typer takes the first name of a flag for a default until it has seen the whole function.
+        flags = tuple(each for each in (told.default, *(told.param_decls or ())) if isinstance(each, str))
+        told = Setting(told.help or "", told.min, told.max, flags)
+    return Field(name, kind, told, MISSING if default is Parameter.empty else default)
 
 
 def _flag(field: Field) -> Parameter:

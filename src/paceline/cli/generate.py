@@ -95,7 +95,7 @@ def _parse_ids(ids: str) -> list[int]:
     try:
         return [int(part) for part in ids.replace(",", " ").split()]
     except ValueError as error:
-        raise BadRequest(f"--prompt-ids is {ids!r:.80}.", remedy="Write integers: 1,2,3", param="prompt") from error
+        raise BadRequest(f"--prompt-ids is {ids!r:.80}.", remedy="Write integers: 1,2,3.", param="prompt") from error
 
 
 def _print_json(completion: Completion, stats: bool) -> None:

@@ -17,7 +17,17 @@ from rich.text import Text
 
 from paceline.completion import Completion, Stats
 
-__all__ = ["completion_json", "printable", "resumable", "say", "say_error", "say_warning", "stats_line", "write"]
+__all__ = [
+    "completion_json",
+    "printable",
+    "resumable",
+    "say",
+    "say_error",
+    "say_if_watched",
+    "say_warning",
+    "stats_line",
+    "write",
+]
 
 _CONTROLS = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t"} | {0x7F: "\u2421"}
 
@@ -36,6 +46,12 @@ def write(text: str) -> None:
 def say(line: str, style: str = "") -> None:
     """One line on stderr."""
     Console(stderr=True, highlight=False).print(Text(" ".join(line.split()), style=style), soft_wrap=True)
+
+
+def say_if_watched(word: str) -> None:
+    """On a terminal, what is being done; nothing elsewhere."""
+    if Console(stderr=True).is_terminal:
+        say(f"{word} …", "dim")
 
 
 def say_error(message: str) -> None:

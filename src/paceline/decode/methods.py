@@ -39,7 +39,7 @@ Chosen = Literal["ar", "dflash", "diffusion", "apd"]
 
 
 class Asked(NamedTuple):
-    """What a user set of the method; None and "auto" where nothing."""
+    """What a user set of the method, and what the model brings along; None and "auto" where nothing."""
 
     method: Method = "auto"
     drafter: object = None
@@ -155,4 +155,18 @@ def _for_target(asked: Asked) -> Literal["ar", "dflash"]:
         raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA as the model.", param="verifier")
     if asked.method == "dflash" and asked.drafter is None:
         raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
-    return "ar" if asked.method == "ar" or asked.drafter is None else "dflash"
+    if asked.method == "ar":
+        _check_plain(asked)
+    if asked.drafter is None and asked.block_size is not None:
+        told = f"block_size is {asked.block_size}, which is of DFlash, and there is no drafter."
+        raise ConfigError(told, remedy="Leave it out, or name a drafter.", param="block_size")
+    return "ar" if asked.drafter is None else "dflash"
+
+
+def _check_plain(asked: Asked) -> None:
+    """Refuse what is of DFlash beside plain decoding."""
+    for name, value in (("drafter", asked.drafter), ("block_size", asked.block_size)):
+        if value is not None:
+            shown = value if isinstance(value, int) else repr(str(value))
+            told = f"{name} is {shown!s:.80}, and the method is 'ar', which uses none."
+            raise ConfigError(told, remedy="Leave it out, or use dflash.", param=name)

@@ -82,7 +82,7 @@ class Answer(Generic[Own]):
         cut = self.stopper.feed(tokens)
         kept = tuple(tokens[: cut.kept])
         if round is not None:
-            round = round.cut(cut.kept)
+            round = round if cut.finish_reason is None else round.cut(cut.kept)
             self.rounds.append(round)
         self.token_ids.extend(kept)
         self.text += cut.text

@@ -96,7 +96,7 @@ def load_documents(path: Path) -> Documents:
         with np.load(path) as file:
             tokens, starts, kinds = file["tokens"], file["starts"], file["kinds"]
     except (OSError, EOFError, ValueError, KeyError, BadZipFile) as error:
-        raise TrainingError(f"{path} cannot be read: {error}", remedy="Build the corpus again.") from error
+        raise TrainingError(f"{path} cannot be read: {error}.", remedy="Build the corpus again.") from error
     return Documents(tokens.astype(np.int64), starts.astype(np.int64), kinds.astype(np.int64))
 
 

@@ -31,11 +31,12 @@ from paceline.train.data import load_documents, target_tokenizer, tokenizer_of
 from paceline.train.diffusion_options import DllmConfig, JointConfig, NgramConfig, SamplesConfig, VerifierConfig
 from paceline.train.dllm import train_dllm
 from paceline.train.fit.checkpoint import differences
+from paceline.train.fit.memory import machine_bytes
 from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in
 from paceline.train.joint import train_joint
 from paceline.train.ngram_table import ngram_table
 from paceline.train.samples import generate_samples, load_samples
-from paceline.train.shape import ShapeConfig, shaped
+from paceline.train.shape import ShapeConfig, check_fits, shaped
 from paceline.train.target import bundled_target_spec
 from paceline.train.verifier import bundled_verifier_spec, train_verifier
 
@@ -51,14 +52,16 @@ def make_dllm(start: Path | None, shape: ShapeConfig, config: DllmConfig, mask_t
         shape: of random weights; what it leaves open is as in the bundled target.
 
     Raises:
-        TrainingError, ConfigError: as `train_dllm`, `shaped` and `alone_in`, the tokenizer lacks the mask token, or
-            `start` has another one, or no room for it, or a shape of its own.
+        TrainingError, ConfigError: as `train_dllm`, `shaped`, `check_fits` and `alone_in`, the tokenizer lacks the mask
+            token, or `start` has another one, or no room for it, or a shape of its own.
         CheckpointError: no such checkpoint; the corpus has another tokenizer.
     """
     tokenizer = tokenizer_of(config.corpus / "tokenizer")
     mask = mask_id_of(tokenizer, mask_token)
     spec = shaped(bundled_target_spec(tokenizer.size, end_ids_of(tokenizer)), shape)
-    if start is not None:
+    if start is None:
+        check_fits(spec, machine_bytes())
+    else:
         _check_own_shape(start, shape)
         check_same_tokens(target_tokenizer(start).vocabulary, tokenizer.vocabulary)
     with team_in(out) as team:

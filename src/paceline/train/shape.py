@@ -13,7 +13,7 @@ from paceline.errors import ConfigError
 from paceline.models.spec import MAX_LAYERS, Spec
 from paceline.settings import Setting, check_kinds, check_ranges
 
-__all__ = ["ModelSize", "ShapeConfig", "shape_of", "shaped"]
+__all__ = ["ModelSize", "ShapeConfig", "check_fits", "shape_of", "shaped"]
 
 ModelSize = Literal["pace-13m", "DiT-S", "DiT-B", "DiT-L", "DiT-XL"]
 
@@ -104,6 +104,28 @@ def shaped(spec: Spec, config: ShapeConfig) -> Spec:
         intermediate_size=config.intermediate_size or hidden * 5 // 2,
         windows=(None,) * layers,
     )
+
+
+def check_fits(spec: Spec, memory_bytes: int) -> None:
+    """Refuse a shape to train in so much memory where it would end in an error of the allocator, or a killed process.
+
+    Raises:
+        ConfigError: names the shape, what it takes at least, and what there is.
+    """
+    needed = 3 * 4 * _weights(spec)  # in float32: each weight, its gradient, and at least one moment of its optimiser
+    if needed > memory_bytes:
+        shape = ", ".join(f"{name} {value}" for name, value in shape_of(spec).items())
+        told = (
+            f"Training takes at least {needed / 1e9:,.1f} GB with {shape}; this machine has {memory_bytes / 1e9:,.1f}."
+        )
+        raise ConfigError(told, remedy="Choose a smaller shape.", param="model_size")
+
+
+def _weights(spec: Spec) -> int:
+    """In all matrices; a tied head is the embedding."""
+    attention = spec.hidden_size * spec.head_dim * 2 * (spec.num_heads + spec.num_kv_heads)
+    layers = spec.num_layers * (attention + 3 * spec.hidden_size * spec.intermediate_size)
+    return layers + spec.vocab_size * spec.hidden_size * (1 if spec.tied_head else 2)
 
 
 def _refusal(name: str, value: int, other: str, value_of_other: int, rule: str) -> ConfigError:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from toy import Toy
 
+from paceline.errors import TrainingError
 from paceline.train.build.plan import Rates, Row, plan
 from paceline.train.build.stages import Stage
+from paceline.train.fit.average import Average
+from paceline.train.fit.checkpoint import Trained, save
 from paceline.train.options import ResponsesConfig
 
 RATES = Rates(training_flop=0.5, drafter_step=3.0, answer_token=0.25)
@@ -15,9 +19,14 @@ ANSWERS = ResponsesConfig(count=10, max_tokens=8, part=4)
 
 
 def planned(folder: Path, answers: ResponsesConfig | None = ANSWERS) -> Row:
-    stage = Stage(folder, "config.json", lambda: None, "drafter", 6, 100, 1e6, answers)
+    stage = Stage(folder, ("config.json",), lambda: None, "drafter", 6, 100, 1e6, answers)
     (row,) = plan([stage], RATES)
     return row
+
+
+def trained() -> Trained:
+    toy = Toy()
+    return Trained(toy, [], Average(toy, 0.0))
 
 
 def test_a_new_stage_takes_all_its_answers_and_steps(tmp_path: Path) -> None:
@@ -36,14 +45,16 @@ def test_parts_that_are_there_are_not_answered_again(tmp_path: Path, parts: int,
     assert planned(tmp_path).seconds == 6 * 3.0 + left * 8 * 0.25
 
 
-def test_steps_in_the_log_are_done_but_for_a_line_that_is_cut(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    log = tmp_path / "run" / "log.jsonl"
-    log.touch()
+def test_steps_are_done_that_a_checkpoint_holds_and_not_those_in_the_log_alone(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "log.jsonl").write_text('{"step": 1}\n{"step": 2}\n{"step": 3}\n')
     assert planned(tmp_path).steps_done == 0
-    log.write_text('{"step": 1}\n{"step": 2}\n{"st')
-    assert planned(tmp_path).steps_done == 2
-    assert planned(tmp_path).seconds == 4 * 3.0
+    save(run, trained(), 2, {})
+    assert (planned(tmp_path).steps_done, planned(tmp_path).seconds) == (2, 4 * 3.0)
+    (run / "checkpoint.pt").write_bytes(b"cut")
+    with pytest.raises(TrainingError, match=r"checkpoint\.pt cannot be read: .*Remove it to start anew"):
+        planned(tmp_path)
 
 
 def test_nothing_is_left_of_a_finished_stage(tmp_path: Path) -> None:
@@ -52,7 +63,7 @@ def test_nothing_is_left_of_a_finished_stage(tmp_path: Path) -> None:
 
 
 def test_a_transformer_is_reckoned_by_its_operations_and_so_are_answers_of_many_rows(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "new", "config.json", lambda: None, "transformer", 6, 100, 1e6, ANSWERS, "samples", 48)
+    stage = Stage(tmp_path / "new", ("config.json",), lambda: None, "transformer", 6, 100, 1e6, ANSWERS, "samples", 48)
     (row,) = plan([stage], RATES)
     assert row.seconds == row.flops * 0.5
     (tmp_path / "new" / "samples").mkdir(parents=True)

@@ -181,10 +181,18 @@ def test_micro_batches_are_averaged(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_loss_that_is_not_finite_stops_the_run_before_it_is_saved(value: float, tmp_path: Path) -> None:
     toy = Toy()
     before = Toy()
-    with pytest.raises(TrainingError, match="step 1"):
+    with pytest.raises(TrainingError, match=f"The loss is {value} at step 1. Lower learning_rate"):
         fit(toy, batch_at, lambda t: (toy.loss(t)[0] * value, {}), dict, CONFIG, tmp_path)
     assert same_weights(toy, before)
     assert not (tmp_path / "checkpoint.pt").exists()
+
+
+def test_a_gradient_that_is_not_finite_is_told_as_what_it_is(tmp_path: Path) -> None:
+    """The slope of a root at 0 is infinite, where its value is not."""
+    toy = Toy()
+    with pytest.raises(TrainingError, match=r"The norm of the gradient is (nan|inf) at step 1. Lower learning_rate"):
+        fit(toy, batch_at, lambda t: ((toy.matrix.bias * 0).sum().sqrt(), {}), dict, CONFIG, tmp_path)
+    assert same_weights(toy, Toy())
 
 
 def test_frozen_parameters_stay(tmp_path: Path) -> None:

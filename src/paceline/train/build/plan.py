@@ -5,7 +5,7 @@ Time is a guess from a few steps: other programs, heat and shorter answers move 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from paceline.train.build.cost import (
@@ -18,7 +18,7 @@ from paceline.train.build.cost import (
 from paceline.train.build.recipe import Recipe
 from paceline.train.build.stages import Stage
 from paceline.train.drafter import bundled_drafter_spec
-from paceline.train.fit.log import read_log
+from paceline.train.fit.checkpoint import steps_saved
 from paceline.train.recipes import answers_width
 from paceline.train.target import bundled_target_spec
 from paceline.zoo.tokenizer import MASK
@@ -48,21 +48,30 @@ class Row:
     seconds: float | None
 
 
-def measure_rates(recipe: Recipe) -> Rates:
-    """Try steps of a transformer's and a drafter's training, and some answers: half a minute on two cores."""
+def measure_rates(recipe: Recipe, tell: Callable[[str], None]) -> Rates:
+    """Try steps of a transformer's and a drafter's training, and some answers: about a minute on two cores.
+
+    Args:
+        tell: is told of each trial before it begins.
+    """
     spec = bundled_target_spec()
     tokens = recipe.target.windows_per_batch * recipe.target.window_tokens
     flops = tokens * training_flops(spec, recipe.target.window_tokens)
-    width = answers_width(recipe.answers)
-    return Rates(
-        target_step_seconds(spec, recipe.target) / flops,
-        drafter_step_seconds(spec, bundled_drafter_spec(spec, MASK, recipe.drafter.block_size), recipe.drafter, width),
-        answer_seconds(spec, recipe.answers),
-    )
+    drafter, width = bundled_drafter_spec(spec, MASK, recipe.drafter.block_size), answers_width(recipe.answers)
+    tell("steps of a target")
+    training = target_step_seconds(spec, recipe.target)
+    tell("steps of a drafter")
+    drafting = drafter_step_seconds(spec, drafter, recipe.drafter, width)
+    tell("answers")
+    return Rates(training / flops, drafting, answer_seconds(spec, recipe.answers))
 
 
 def plan(stages: Iterable[Stage], rates: Rates) -> list[Row]:
-    """A row for each stage. Answers are counted at their full length, which not all of them reach."""
+    """A row for each stage. Answers are counted at their full length, which not all of them reach.
+
+    Raises:
+        TrainingError: a stage was begun, and what it would go on from cannot be read.
+    """
     return [_row(stage, rates) for stage in stages]
 
 
@@ -70,7 +79,7 @@ def _row(stage: Stage, rates: Rates) -> Row:
     answers, longest = (stage.answers.count, stage.answers.max_tokens) if stage.answers else (0, 0)
     said = answers * longest
     flops = stage.steps * stage.step_flops + said * _answer_flops(stage)
-    done = stage.steps if stage.done else _steps_done(stage)
+    done = stage.steps if stage.done else steps_saved(stage.folder / "run")
     seconds = None
     if stage.kind != "corpus":
         unanswered = 0 if done else answers - _answers_made(stage)
@@ -101,10 +110,3 @@ def _answers_made(stage: Stage) -> int:
 
 def _step_seconds(stage: Stage, rates: Rates) -> float:
     return rates.drafter_step if stage.kind == "drafter" else stage.step_flops * rates.training_flop
-
-
-def _steps_done(stage: Stage) -> int:
-    """Steps that the log of an interrupted run tells of; a few of them may have to be taken again."""
-    log = stage.folder / "run" / "log.jsonl"
-    lines = read_log(log) if log.is_file() else []
-    return int(lines[-1]["step"]) if lines else 0

@@ -6,15 +6,20 @@ Knows nothing of how a model is trained, and not in which order the models need 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
+from typing import Any
 
-from paceline.errors import ConfigError, TrainingError
+from paceline.errors import CheckpointError, ConfigError, TrainingError
 from paceline.files import write_text
+from paceline.models.safetensors_file import read_json
 from paceline.train.diffusion_options import DllmConfig, SamplesConfig, VerifierConfig
+from paceline.train.fit.checkpoint import differences
 from paceline.train.options import DrafterConfig, FitConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
 
-__all__ = ["Counts", "Recipe", "bundled_recipe", "open_build"]
+__all__ = ["Counts", "Recipe", "bundled_recipe", "check_build", "open_build"]
+
+_NAME = "recipe.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +91,51 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
 
 
 def open_build(out: Path, recipe: Recipe) -> None:
-    """Write down what `out` is made with.
+    """Write down what `out` is made with, where that is not written yet.
 
     Raises:
-        TrainingError: it was begun with another recipe.
+        TrainingError: as `check_build`.
     """
-    told = json.dumps(asdict(recipe), indent=2, default=lambda path: str(path.relative_to(out))) + "\n"
-    path = out / "recipe.json"
-    if path.is_file() and path.read_text(encoding="utf-8") != told:
-        raise TrainingError(f"{out} was begun with another recipe ({path}).", remedy="Build into another folder.")
-    write_text(path, told)
+    check_build(out, recipe)
+    if not (out / _NAME).exists():
+        write_text(out / _NAME, json.dumps(_plain(asdict(recipe), out), indent=2) + "\n")
+
+
+def check_build(out: Path, recipe: Recipe) -> None:
+    """Refuse a folder that was begun with another recipe. A setting that is not written there has its default.
+
+    Raises:
+        TrainingError: names what differs, with both values; or what is written there cannot be read.
+    """
+    path = out / _NAME
+    if not path.exists():
+        return
+    try:
+        theirs = {**_flat(_plain(_defaults(recipe), out)), **_flat(read_json(path))}
+    except CheckpointError as error:
+        raise TrainingError(error.message, remedy="Build into another folder.") from error
+    if told := differences(theirs, _flat(_plain(asdict(recipe), out))):
+        remedy = "Build into another folder, or with the --scale that it was begun with."
+        raise TrainingError(f"{out} was begun with another recipe: {told}.", remedy=remedy)
+
+
+def _plain(values: dict[str, Any], out: Path) -> dict[str, Any]:
+    """As JSON has it: paths are text, and begin in the folder of the build."""
+    plain: dict[str, Any] = json.loads(json.dumps(values, default=lambda path: str(path.relative_to(out))))
+    return plain
+
+
+def _defaults(config: Any) -> dict[str, Any]:
+    """What a setting is that is left out: those of the configurations in `config`, as in `asdict`."""
+    inside = {each.name: getattr(config, each.name) for each in fields(config)}
+    known = {each.name: each.default for each in fields(config) if each.default is not MISSING}
+    return known | {name: _defaults(value) for name, value in inside.items() if is_dataclass(value)}
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"target": {"fit": {"steps": 3}}} as {"target.fit.steps": 3}."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        name = f"{prefix}{key}"
+        flat |= _flat(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return flat

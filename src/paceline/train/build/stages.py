@@ -1,7 +1,8 @@
 """All bundled models from nothing but Python's files and our generators: the stages, in order, each resumable.
 
-A stage's folder is finished when the file that is written last stands in it; a build that was killed goes on inside the
-stage where it stopped. How a model is trained stands in `train.recipes` and `train.diffusion_recipes`.
+A stage is finished when all files that it promises stand in its folder; a build that was killed, or whose files were
+lost, goes on inside the stage where it stopped. How a model is trained stands in `train.recipes` and
+`train.diffusion_recipes`.
 """
 
 from __future__ import annotations
@@ -27,19 +28,26 @@ from paceline.zoo.tokenizer import MASK, SPECIALS
 
 __all__ = ["Stage", "stages"]
 
+_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+_TEXT = (*(f"tokenizer/{name}" for name in _TOKENIZER), "train.npz", "heldout.npz")
+_WEIGHTS = ("model.safetensors", "config.json")
+_MODEL = (*_WEIGHTS, *_TOKENIZER)
+"""A drafter has the tokenizer of its target; what else decodes has its own."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One folder of a build, of which the file `last` is written last, and what it costs.
+    """One folder of a build, and what it costs.
 
     Attributes:
+        files: what will be in it.
         answers: what a model is to say first, in parts in `said_in`; each token takes a pass over `answer_rows` rows.
         steps: of the training, 0 where there is none; each takes `step_tokens` and `step_flops`.
         kind: which trial tells what a step takes here.
     """
 
     folder: Path
-    last: str
+    files: tuple[str, ...]
     make: Callable[[], None]
     kind: Literal["corpus", "transformer", "drafter"]
     steps: int = 0
@@ -52,7 +60,7 @@ class Stage:
     @property
     def done(self) -> bool:
         """Whether nothing is left to do."""
-        return (self.folder / self.last).is_file()
+        return all((self.folder / name).is_file() for name in self.files)
 
     def complete(self) -> None:
         """Do what is left to do."""
@@ -68,7 +76,7 @@ def stages(out: Path, recipe: Recipe) -> list[Stage]:
 
 
 def _corpus(folder: Path, counts: Counts, tokenizer: Path | None = None) -> Stage:
-    return Stage(folder, "heldout.npz", partial(build_corpus, folder, tokenizer, *astuple(counts)), "corpus")
+    return Stage(folder, _TEXT, partial(build_corpus, folder, tokenizer, *astuple(counts)), "corpus")
 
 
 def _target(out: Path, recipe: Recipe) -> Stage:
@@ -76,7 +84,7 @@ def _target(out: Path, recipe: Recipe) -> Stage:
     tokens = config.windows_per_batch * config.window_tokens
     flops = tokens * training_flops(bundled_target_spec(), config.window_tokens)
     make = partial(make_target, config, folder)
-    return Stage(folder, "config.json", make, "transformer", config.fit.steps, tokens, flops)
+    return Stage(folder, _MODEL, make, "transformer", config.fit.steps, tokens, flops)
 
 
 def _unlooped(out: Path, recipe: Recipe) -> Iterator[Stage]:
@@ -89,7 +97,7 @@ def _unlooped(out: Path, recipe: Recipe) -> Iterator[Stage]:
         tokens = config.windows_per_batch * config.window_tokens + config.answers_per_batch * width
         flops = tokens * training_flops(bundled_target_spec(), config.window_tokens)
         make = partial(make_unlooped, before, config, answers, TURN_START, after)
-        yield Stage(after, "config.json", make, "transformer", config.fit.steps, tokens, flops, answers)
+        yield Stage(after, _MODEL, make, "transformer", config.fit.steps, tokens, flops, answers)
 
 
 def _target_folder(out: Path, recipe: Recipe, rounds: int) -> Path:
@@ -111,7 +119,7 @@ def _drafter(out: Path, recipe: Recipe) -> Stage:
     spec = bundled_drafter_spec(bundled_target_spec(), MASK, config.block_size)
     flops = config.rows_per_batch * 3 * drafter_flops(spec, answers_width(answers), config.block_rows)
     tokens = config.rows_per_batch * config.block_rows
-    return Stage(folder, "config.json", make, "drafter", config.fit.steps, tokens, flops, answers)
+    return Stage(folder, _WEIGHTS, make, "drafter", config.fit.steps, tokens, flops, answers)
 
 
 def _dllm(out: Path, recipe: Recipe) -> Stage:
@@ -119,7 +127,7 @@ def _dllm(out: Path, recipe: Recipe) -> Stage:
     tokens = config.rows_of(config.longest_row) * config.longest_row
     flops = tokens * training_flops(bundled_target_spec(), config.longest_row)
     make = partial(make_dllm, out / BUNDLED_TARGET, ShapeConfig(), config, SPECIALS[MASK], folder)
-    return Stage(folder, "config.json", make, "transformer", config.fit.steps, tokens, flops)
+    return Stage(folder, _MODEL, make, "transformer", config.fit.steps, tokens, flops)
 
 
 def _verifier(out: Path, recipe: Recipe) -> Stage:
@@ -131,7 +139,7 @@ def _verifier(out: Path, recipe: Recipe) -> Stage:
     width = answers_width(samples.texts)
     return Stage(
         folder,
-        "config.json",
+        _MODEL,
         make,
         "transformer",
         config.fit.steps,

@@ -19,7 +19,7 @@ from paceline.files import write_atomically
 from paceline.train.fit.average import Average
 from paceline.train.options import FitConfig
 
-__all__ = ["Trained", "differences", "forget_drafts", "resume", "save"]
+__all__ = ["Trained", "differences", "forget_drafts", "resume", "save", "steps_saved"]
 
 _NAME = "checkpoint.pt"
 
@@ -55,10 +55,7 @@ def resume(run: Path, trained: Trained, settings: Settings) -> int:
     path = run / _NAME
     if not path.exists():
         return 0
-    try:
-        state = torch.load(path, weights_only=True)
-    except Exception as error:  # torch raises many kinds
-        raise TrainingError(f"{path} cannot be read: {error}", remedy="Remove it to start anew.") from error
+    state = _read(path)
     _check_same(run, state["settings"], settings)
     if state["module"].keys() != trained.module.state_dict().keys():
         raise TrainingError(f"{run} was trained with another kind of model.", remedy="Use another folder.")
@@ -67,6 +64,16 @@ def resume(run: Path, trained: Trained, settings: Settings) -> int:
         optimizer.load_state_dict(saved)
     trained.average.load_state_dict(state.get("average", {}))
     return int(state["step"])
+
+
+def steps_saved(run: Path) -> int:
+    """The step that `resume` would go on from, of a run with whatever settings; the weights are not read.
+
+    Raises:
+        TrainingError: the checkpoint cannot be read.
+    """
+    path = run / _NAME
+    return int(_read(path, mapped=True)["step"]) if path.exists() else 0
 
 
 def forget_drafts(run: Path) -> None:
@@ -79,6 +86,15 @@ def differences(theirs: Settings, ours: Settings) -> str:
     """What of their settings is not as ours, told with both values; empty where all is the same."""
     differing = sorted(key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key))
     return ", ".join(f"{key} {theirs.get(key)!r} instead of {ours.get(key)!r}" for key in differing)
+
+
+def _read(path: Path, mapped: bool = False) -> dict[str, Any]:
+    """A checkpoint; `mapped`: weights stay on disk until they are looked at."""
+    try:
+        state: dict[str, Any] = torch.load(path, weights_only=True, mmap=mapped)
+    except Exception as error:  # torch raises many kinds
+        raise TrainingError(f"{path} cannot be read: {error}.", remedy="Remove it to start anew.") from error
+    return state
 
 
 def _check_same(run: Path, theirs: Settings, ours: Settings) -> None:

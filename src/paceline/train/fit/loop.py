@@ -68,7 +68,7 @@ def fit(
 
     Raises:
         ConfigError: the processes cannot share out the micro batches, or Accelerate is not installed.
-        TrainingError: the loss is not finite, the memory too small, or `run` belongs to other settings.
+        TrainingError: the loss or its gradient is not finite, the memory too small, or `run` belongs to other settings.
     """
     recipe = recipe or {}
     team = accelerator(config.micro_batches, next(module.parameters()).device)
@@ -142,12 +142,17 @@ def _step(
     means = team.reduce(torch.tensor(list(sums.values()), dtype=torch.float64, device=team.device), "mean")
     norm = float(team.clip_grad_norm_(trained.module.parameters(), config.clip))
     taken = dict(zip(sums, means.tolist(), strict=True))
-    if not math.isfinite(taken["loss"]) or not math.isfinite(norm):
-        raise TrainingError(f"The loss is {taken['loss']} at step {step + 1}.", remedy="Lower learning_rate.")
+    _check_finite({"loss": taken["loss"], "norm of the gradient": norm}, step + 1)
     rate = rate_at(step, config)
     step_all(trained.optimizers, rate)
     trained.average.update(step + 1)
     return taken | {"gradient_norm": norm, "learning_rate": rate}
+
+
+def _check_finite(figures: Mapping[str, float], step: int) -> None:
+    for name, value in figures.items():
+        if not math.isfinite(value):
+            raise TrainingError(f"The {name} is {value} at step {step}.", remedy="Lower learning_rate.")
 
 
 def _noise_seed(seed: int, index: int) -> int:

@@ -5,6 +5,7 @@ A machine whose kernel ends the process (Linux does, where memory was promised a
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,7 +13,12 @@ import torch
 
 from paceline.errors import TrainingError
 
-__all__ = ["memory_is_set_by", "same_work"]
+__all__ = ["machine_bytes", "memory_is_set_by", "same_work"]
+
+
+def machine_bytes() -> int:
+    """The memory of this machine, in use or not."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def same_work(recomputed: bool) -> str:

@@ -1,0 +1,34 @@
+"""Files of settings as they are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from paceline.errors import ConfigError
+from paceline.yaml_file import read_mapping
+
+
+def read(folder: Path, text: str) -> object:
+    (folder / "run.yaml").write_text(text, encoding="utf-8")
+    return read_mapping(folder / "run.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("steps: 1\nseed: 2\n\nsteps: 3\n", "steps twice, in lines 1 and 4"),
+        ("training:\n  lr: 1\ntraining:\n  steps: 3\n", "training twice, in lines 1 and 3"),
+        ("training:\n  lr: 1\n  lr: 2\n", "lr twice, in lines 2 and 3"),
+        ("training.lr: 1\ntraining: {lr: 2}\n", "training.lr twice"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=rf"run\.yaml sets {told}\..*Leave one out"):
+        read(tmp_path, text)
+
+
+def test_sections_and_numbers_without_a_point_are_read(tmp_path: Path) -> None:
+    text = "base: &base {lr: 4e-3}\ntraining: {<<: *base, steps: 3}\nseed: 2\n"
+    assert read(tmp_path, text) == {"base.lr": 4e-3, "training.lr": 4e-3, "training.steps": 3, "seed": 2}
