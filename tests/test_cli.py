@@ -100,7 +100,7 @@ def test_version(run: Run) -> None:
         (
             ("--model", TARGET, "text", "--method", "ar", "--block-size", 4),
             2,
-            "block_size is 4, and the method is 'ar'",
+            "block_size is set, and the method is 'ar'",
         ),
         (("--model", TARGET, "--method", "dflash", "text"), 2, "--drafter"),
         (("--model", "/no/such/folder", "text"), 1, "no model"),

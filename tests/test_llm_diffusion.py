@@ -68,7 +68,7 @@ def test_a_diffusion_checkpoint_decodes_by_diffusion(llada: LLM, dream: LLM) -> 
 @pytest.mark.parametrize(
     ("settings", "match"),
     [({"method": "ar"}, "'ar'"), ({"method": "dflash"}, "'dflash'"), ({"drafter": DRAFT}, "drafter"),
-     ({"block_size": 4}, "block_size is 4"), ({"steps": 0}, "steps is 0"),
+     ({"block_size": 4}, "block_size is set"), ({"steps": 0}, "steps is 0"),
      ({"alpha": 0.7}, "alpha is set, and the method is 'diffusion'"),
      ({"method": "diffusion", "verifier": "x"}, "verifier is 'x'"), ({"remasking": 3}, "remasking is 3")],
 )  # fmt: skip

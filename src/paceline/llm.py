@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Unpack, cast
+from typing import Any, Unpack, cast
 
 import torch
 
@@ -22,6 +22,7 @@ from paceline.completion import Chunk, Completion
 from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
 from paceline.decode.ngram_table import ngrams_for
 from paceline.decode.noise import derive_seed, draw_seed
+from paceline.decode.rescoring import rescorer_for
 from paceline.decode.settings import MethodSettings, settings_of
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
@@ -57,8 +58,6 @@ class LLM:
             certified near-tie. "mixed" has products and drafter in bfloat16, the target's attention and norms in
             float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
-        block_size: rows of a block, the anchor included, 1 … 64; None is the drafter's own. "auto" lets the machine
-            choose it, and how many drafts are read, in every round, by what passes cost here and drafts were worth.
         max_batch: answers decoded together.
         settings: what only the method has; docs/trees.md, docs/apd.md and docs/diffusion.md list it. What is left out
             has the method's default; a `window` or `kv_window` of None is all.
@@ -77,11 +76,10 @@ class LLM:
         method: Method = "auto",
         device: str = "auto",
         precision: Precision = "exact",
-        block_size: int | Literal["auto"] | None = None,
         max_batch: int = 8,
         **settings: Unpack[MethodSettings],
     ) -> None:
-        _check_settings(max_batch, block_size)
+        _check_batch(max_batch)
         diffuses = method in ("apd", "diffusion") or verifier is not None
         bundled = BUNDLED_DLLM if diffuses else BUNDLED_TARGET
         folder = resolve(bundled if model is None else model)
@@ -90,7 +88,7 @@ class LLM:
         if verifier is None and folder == bundled_folder(BUNDLED_DLLM) and method != "diffusion":
             verifier = BUNDLED_VERIFIER
         config = read_json(folder / "config.json")
-        chosen = choose_method(Asked(method, drafter, verifier, block_size), diffusion_of(config) is not None)
+        chosen = choose_method(Asked(method, drafter, verifier), diffusion_of(config) is not None)
         own = settings_of(chosen, settings)
         named = {"dflash": drafter, "apd": verifier}.get(chosen)
         beside = None if named is None else resolve(named)
@@ -113,8 +111,8 @@ class LLM:
             usable_tokens=self._usable_tokens,
             end_token_ids=self.end_token_ids,
             settings=own,
-            block_size=block_size,
             ngrams=ngrams_for(own, beside, self.verifier),
+            rescorer=rescorer_for(own, self.model, self.tokenizer, self._usable_tokens),
         )
         self._decoder: Decoder[Any] = decoder_of(chosen, parts)
 
@@ -233,11 +231,9 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _check_settings(max_batch: int, block_size: object) -> None:
+def _check_batch(max_batch: int) -> None:
     if type(max_batch) is not int or max_batch < 1:
         raise ConfigError(f"max_batch is {max_batch!r}.", remedy="It must be at least 1.")
-    if block_size not in (None, "auto") and not (type(block_size) is int and 1 <= block_size <= 64):
-        raise ConfigError(f"block_size is {block_size!r}.", remedy='It must be in [1, 64], or "auto".')
 
 
 def _load_target(folder: Path, precision: Precision, device: torch.device) -> Transformer:

@@ -27,6 +27,7 @@ __all__ = [
     "check_ranges",
     "fields_of",
     "read_settings",
+    "words_of",
 ]
 
 Config = TypeVar("Config")
@@ -178,12 +179,22 @@ def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, A
     return {name: values[spelled] for name, spelled in given.items()}
 
 
+def words_of(kind: Any) -> tuple[str, ...]:
+    """The words that may stand in place of a number, for a setting that takes both."""
+    kinds = get_args(kind)
+    return (
+        tuple(word for each in kinds if get_origin(each) is Literal for word in get_args(each)) if int in kinds else ()
+    )
+
+
 def _spelled(field: Field, text: Any) -> Any:
-    """The value of a setting that the command line takes as text, for its `null_word`: a number."""
-    if not field.setting.null_word:
+    """The value of a setting that the command line takes as text, since it is a number or a word."""
+    if not field.setting.null_word and not words_of(field.kind):
         return text
     if text == field.setting.null_word:
         return None
+    if text in words_of(field.kind):
+        return text
     try:
         return int(text)
     except ValueError:

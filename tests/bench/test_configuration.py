@@ -7,6 +7,7 @@ import pytest
 from paceline.bench.configuration import Configuration, read_configuration
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.remasking import Remasking
+from paceline.decode.speculation import Speculation
 from paceline.errors import ConfigError
 
 
@@ -15,8 +16,8 @@ from paceline.errors import ConfigError
     [
         ("ar", Configuration("ar", "ar")),
         ("verifier", Configuration("verifier", "verifier")),
-        ("dflash", Configuration("dflash", "dflash")),
-        ("dflash,block_size=8", Configuration("dflash,block_size=8", "dflash", None, 8)),
+        ("dflash", Configuration("dflash", "dflash", Speculation())),
+        ("dflash,block_size=8", Configuration("dflash,block_size=8", "dflash", Speculation(block_size=8))),
         ("diffusion", Configuration("diffusion", "diffusion", Remasking())),
         (
             "diffusion, strategy=left_to_right, tokens_per_step=2",
@@ -50,7 +51,7 @@ def test_words_are_read(text: str, configuration: Configuration) -> None:
         ("apd,alpha=", "'alpha=' is no setting"),
         ("apd,", "'' is no setting"),
         ("apd,alpha=1,alpha=1", "alpha is set twice"),
-        ("apd,window=8,window_size=9", "window_size is 9 and window is 8"),
+        ("apd,window=8,window_size=9", "window is 8 and window_size is 9"),
         ("apd,alpah=1", "alpah is 1: no such setting. Did you mean alpha?"),
         ("apd,alpha=2", "setting 'apd,alpha=2': alpha is 2. It must be a number of at least 0 and of at most 1."),
         ("apd,alpha=all", "alpha is 'all'"),
@@ -59,9 +60,9 @@ def test_words_are_read(text: str, configuration: Configuration) -> None:
         ("apd,threshold=0.9", "threshold is set, and the method is 'apd'"),
         ("ar,alpha=0.9", "alpha is set, and the method is 'ar'"),
         ("verifier,alpha=0.9", "alpha is set, and the method is 'verifier'"),
-        ("diffusion,block_size=4", "block_size is 4: no such setting"),
+        ("diffusion,block_size=4", "block_size is set, and the method is 'diffusion'"),
         ("diffusion,threshold=0.9,steps=4", "give at most one of"),
-        ("dflash,block_size=65", "block_size is 65. It must be an integer in"),
+        ("dflash,block_size=65", "block_size is 65. It must be an integer or"),
         ("dflash,block_size=all", "block_size is 'all'"),
     ],
 )

@@ -13,6 +13,7 @@ from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
 from paceline.decode.remasking import Remasking
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.errors import ConfigError, UnsupportedModel
 from paceline.models.diffusion_spec import Diffusion
@@ -24,7 +25,7 @@ from paceline.models.diffusion_spec import Diffusion
         (Asked(), False, "ar"),
         (Asked(drafter="d"), False, "dflash"),
         (Asked("ar"), False, "ar"),
-        (Asked("dflash", drafter="d", block_size=4), False, "dflash"),
+        (Asked("dflash", drafter="d"), False, "dflash"),
         (Asked(), True, "diffusion"),
         (Asked("diffusion"), True, "diffusion"),
         (Asked(verifier="v"), True, "apd"),
@@ -45,12 +46,9 @@ def test_auto_goes_by_the_model_and_then_by_its_partner(asked: Asked, diffuses: 
         ({"method": "dflash", "verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
         ({"method": "dflash"}, False, "there is no drafter"),
         ({"method": "ar", "drafter": "d"}, False, "drafter is 'd', and the method is 'ar', which uses none."),
-        ({"method": "ar", "block_size": 8}, False, "block_size is 8, and the method is 'ar', which uses none."),
-        ({"block_size": 8}, False, "block_size is 8, which is of DFlash, and there is no drafter."),
         ({"method": "ar"}, True, "method is 'ar', and the model is a diffusion language model"),
         ({"method": "dflash", "drafter": "d"}, True, "method is 'dflash', and the model is a diffusion"),
         ({"drafter": "some/folder"}, True, "drafter is 'some/folder', and a diffusion language model needs none"),
-        ({"block_size": 8}, True, "block_size is 8, which is of DFlash"),
         ({"method": "apd"}, True, "method is 'apd', but there is no verifier. Name a small autoregressive model"),
         ({"method": "apd", "verifier": "v", "drafter": "d"}, True, "drafter is 'd', and a diffusion language model"),
         ({"method": "diffusion", "verifier": "v"}, True, "verifier is 'v', and the method is 'diffusion'"),
@@ -70,7 +68,9 @@ def test_the_decoder_has_what_was_asked_for() -> None:
     assert decoder_of("ar", Parts(model=model, usable_tokens=60)).name == "ar"
     dflash: Any = decoder_of("dflash", Parts(model=model, partner=drafter, usable_tokens=60))
     assert (dflash.name, dflash.block_size, dflash.target.taps) == ("dflash", 4, (0, 1))
-    dflash = decoder_of("dflash", Parts(model=model, partner=drafter, usable_tokens=60, block_size=9))
+    dflash = decoder_of(
+        "dflash", Parts(model=model, partner=drafter, usable_tokens=60, settings=Speculation(block_size=9))
+    )
     assert (dflash.block_size, dflash.target) == (9, target_of(model, drafter, 60))
 
 

@@ -10,13 +10,15 @@ import pytest
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.remasking import Remasking
 from paceline.decode.settings import EVERY_METHOD, MethodSettings, settings_of
+from paceline.decode.speculation import Speculation
 from paceline.errors import ConfigError
 
 
 def test_what_is_left_out_has_the_methods_own_default() -> None:
     assert settings_of("apd", {}) == Adaptive(alpha=0.7, tau=0.5, schedule="adaptive", window=32, kv_window=16)
     assert settings_of("diffusion", {}) == Remasking(window=None, kv_window=None)
-    assert settings_of("ar", {}) is settings_of("dflash", {}) is None
+    assert settings_of("dflash", {}) == Speculation(candidate_num=1, diffusion_steps=1, overlap=0)
+    assert settings_of("ar", {}) is None
 
 
 def test_none_is_a_value() -> None:
@@ -56,10 +58,11 @@ def test_what_cannot_be_is_refused(method: str, given: dict[str, Any], message: 
 def test_type_checkers_are_told_the_same() -> None:
     """Names and types of the keywords are those of the fields; one name has one type."""
     told = get_type_hints(MethodSettings)
-    hints = [get_type_hints(config) for config in (Adaptive, Remasking)]
+    hints = [get_type_hints(config) for config in (Speculation, Adaptive, Remasking)]
     for hint in hints:
         assert {name: told[name] for name in hint} == hint
-    assert set(told) - set(hints[0]) - set(hints[1]) == {"window_size"}
+    assert set(told) - set().union(*hints) == {"window_size"}
     assert [field.name for field in EVERY_METHOD.fields if field.setting.alias] == ["window"]
+    assert not {field.name for field in fields(Speculation)} & {*hints[1], *hints[2]}
     both = {field.name for field in fields(Adaptive)} & {field.name for field in fields(Remasking)}
     assert both == {"window", "kv_window"}

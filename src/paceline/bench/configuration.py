@@ -26,13 +26,11 @@ class Configuration:
     Attributes:
         name: as it was written.
         settings: of the method, None where it has none.
-        block_size: of dflash; None is the drafter's own.
     """
 
     name: str
     method: MethodName
     settings: Own | None = None
-    block_size: int | None = None
 
 
 def read_configuration(text: str) -> Configuration:
@@ -46,8 +44,7 @@ def read_configuration(text: str) -> Configuration:
         if method not in get_args(MethodName):
             raise ConfigError(f"There is no method {method!r}.", remedy=f"Known: {', '.join(get_args(MethodName))}.")
         values = _values(words)
-        block_size = _block_size(values.pop("block_size")) if method == "dflash" and "block_size" in values else None
-        return Configuration(text, cast(MethodName, method), settings_of(method, values), block_size)
+        return Configuration(text, cast(MethodName, method), settings_of(method, values))
     except ConfigError as error:
         raise ConfigError(f"setting {text!r:.80}: {error.message}", remedy=error.remedy, param="settings") from error
 
@@ -74,9 +71,3 @@ def _number(word: str) -> int | float | str:
         except ValueError:
             continue
     return word
-
-
-def _block_size(value: object) -> int:
-    if not (isinstance(value, int) and 1 <= value <= 64):
-        raise ConfigError(f"block_size is {value!r:.40}.", remedy="It must be an integer in [1, 64].")
-    return value

@@ -97,7 +97,6 @@ class Models:
             usable_tokens=self.usable_tokens,
             end_token_ids=llm.end_token_ids,
             settings=configuration.settings,
-            block_size=configuration.block_size,
             ngrams=ngrams_for(configuration.settings, self.verifier_folder, self.verifier),
         )
         working: list[nn.Module] = [model] if partner is None else [model, partner]

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
-from paceline.settings import Field, Setting, assemble, fields_of, read_settings
+from paceline.settings import Field, Setting, assemble, fields_of, read_settings, words_of
 
 __all__ = ["configured"]
 
@@ -79,7 +79,8 @@ def _declared(name: str, hint: Any, default: Any) -> Field:
 
 def _flag(field: Field) -> Parameter:
     told = field.setting
-    kind, metavar = (str, f"INTEGER|{told.null_word}") if told.null_word else _typed(field.kind)
+    spoken = [word for word in (*words_of(field.kind), told.null_word) if word]
+    kind, metavar = (str, "|".join(["INTEGER", *spoken])) if spoken else _typed(field.kind)
     words = told.help + (f" In YAML also {told.alias}." if told.alias else "")
     option = typer.Option(*told.flags, help=words, min=told.least, max=told.most, metavar=metavar)
     default = Parameter.empty if field.default is MISSING else field.default

@@ -40,7 +40,6 @@ class Decoding:
         ),
     ] = "auto"
     settings: Annotated[Mapping[str, Any], EVERY_METHOD] = field(default_factory=dict)
-    block_size: Annotated[int | None, Setting("Rows of a block, 1 to 64; the drafter's own if left out.")] = None
     precision: PrecisionSetting = "exact"
     device: Device = "auto"
     threads: Threads = None

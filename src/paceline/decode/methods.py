@@ -44,7 +44,6 @@ class Asked(NamedTuple):
     method: Method = "auto"
     drafter: object = None
     verifier: object = None
-    block_size: int | Literal["auto"] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,6 @@ class Parts:
         usable_tokens: ids from here on are never drawn.
         end_token_ids: what ends an answer.
         settings: of the method, as `settings_of` gives them.
-        block_size: rows of DFlash's block; None is the drafter's own, "auto" one that is chosen anew in each round.
         ngrams: what APD's verifier says behind frequent contexts.
         rescorer: what weighs the candidates of DFlash anew.
     """
@@ -66,7 +64,6 @@ class Parts:
     usable_tokens: int
     end_token_ids: frozenset[int] = frozenset()
     settings: Own | None = None
-    block_size: int | Literal["auto"] | None = None
     ngrams: NgramTable | None = None
     rescorer: Transformer | NgramTable | None = None
 
@@ -75,7 +72,7 @@ def choose_method(asked: Asked, diffuses: bool) -> Chosen:
     """The method for a model that is a diffusion language model, or an autoregressive one.
 
     Raises:
-        ConfigError: another method, or a partner or block size that is of no use with the one for this model.
+        ConfigError: another method, or a partner that is of no use with the one for this model.
     """
     if asked.method not in get_args(Method):
         raise ConfigError(f"method is {asked.method!r:.80}.", remedy=f"There are: {', '.join(get_args(Method))}.")
@@ -96,9 +93,9 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
     if isinstance(partner, Drafter):
         assert settings is None or isinstance(settings, Speculation)
         settings, target, joint = settings or Speculation(), target_of(model, partner, usable_tokens), _joint(parts)
-        if parts.block_size == "auto":
+        if settings.block_size == "auto":
             return _controlled(target, partner, settings, joint)
-        size = parts.block_size or partner.spec.block_size
+        size = settings.block_size or partner.spec.block_size
         return DFlash(target, partner, size, settings, joint=joint)
     return Autoregressive(target_of(model, None, usable_tokens))
 
@@ -134,9 +131,6 @@ def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:
     if asked.drafter is not None:
         told = f"drafter is {str(asked.drafter)!r:.80}, and a diffusion language model needs none."
         raise ConfigError(told, remedy="Leave it out, or give an autoregressive model.", param="drafter")
-    if asked.block_size is not None:
-        told = f"block_size is {asked.block_size}, which is of DFlash, and the model is a diffusion language model."
-        raise ConfigError(told, remedy="Its blocks are block_length tokens long.", param="block_size")
     if asked.method == "apd" and asked.verifier is None:
         remedy = "Name a small autoregressive model of the same tokenizer: verifier=…, --verifier …"
         raise ConfigError("method is 'apd', but there is no verifier.", remedy=remedy, param="verifier")
@@ -155,18 +149,7 @@ def _for_target(asked: Asked) -> Literal["ar", "dflash"]:
         raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA as the model.", param="verifier")
     if asked.method == "dflash" and asked.drafter is None:
         raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
-    if asked.method == "ar":
-        _check_plain(asked)
-    if asked.drafter is None and asked.block_size is not None:
-        told = f"block_size is {asked.block_size}, which is of DFlash, and there is no drafter."
-        raise ConfigError(told, remedy="Leave it out, or name a drafter.", param="block_size")
+    if asked.method == "ar" and asked.drafter is not None:
+        told = f"drafter is {str(asked.drafter)!r:.80}, and the method is 'ar', which uses none."
+        raise ConfigError(told, remedy="Leave it out, or use dflash.", param="drafter")
     return "ar" if asked.drafter is None else "dflash"
-
-
-def _check_plain(asked: Asked) -> None:
-    """Refuse what is of DFlash beside plain decoding."""
-    for name, value in (("drafter", asked.drafter), ("block_size", asked.block_size)):
-        if value is not None:
-            shown = value if isinstance(value, int) else repr(str(value))
-            told = f"{name} is {shown!s:.80}, and the method is 'ar', which uses none."
-            raise ConfigError(told, remedy="Leave it out, or use dflash.", param=name)

@@ -98,8 +98,8 @@ def save_ngram_table(table: NgramTable, folder: Path) -> None:
     write_atomically(folder / NGRAMS, lambda draft: np.savez(draft, **arrays))
 
 
-def load_ngram_table(folder: Path, owner: Owner, device: torch.device) -> NgramTable:
-    """Read the table of a verifier; its scores go to a device, in float32.
+def load_ngram_table(folder: Path, owner: Owner | None, device: torch.device) -> NgramTable:
+    """Read the table of a verifier, or of anyone; its scores go to a device, in float32.
 
     Raises:
         CheckpointError: no such file, a broken one, or one of another verifier; says in what it differs.
@@ -112,7 +112,7 @@ def load_ngram_table(folder: Path, owner: Owner, device: torch.device) -> NgramT
         raise CheckpointError(f"{folder} has no {NGRAMS}.", remedy="Make it: paceline train ngram.") from None
     except (OSError, EOFError, ValueError, TypeError, KeyError, BadZipFile) as error:
         raise CheckpointError(f"{path} cannot be read: {error}.", remedy=_AGAIN) from error
-    _check_owner(path, arrays[0], owner)
+    owner = _owner(path, arrays[0], owner)
     _check_arrays(path, arrays[1:], owner.vocab_size)
     contexts, ids, scores, rest = (torch.from_numpy(each) for each in arrays[1:])
     return NgramTable(owner, contexts.long(), ids.long().to(device), scores.to(device), rest.to(device))
@@ -134,13 +134,15 @@ def ngrams_for(settings: object, folder: Path | None, verifier: Transformer | No
     return load_ngram_table(place, Owner.of(folder, verifier), verifier.embed.weight.device)
 
 
-def _check_owner(path: Path, found: NDArray[Any], owner: Owner) -> None:
-    if found.shape != (len(owner),):
+def _owner(path: Path, found: NDArray[Any], owner: Owner | None) -> Owner:
+    """Whose a table is, which must be the one given."""
+    if found.shape != (len(Owner._fields),):
         raise CheckpointError(f"{path} does not say whose it is.", remedy=_AGAIN)
-    for name, theirs, ours in zip(owner._fields, found.tolist(), owner, strict=True):
+    for name, theirs, ours in zip(Owner._fields, found.tolist(), owner or found.tolist(), strict=True):
         if theirs != ours:
             told = f"{path} is of another verifier: its {name.replace('_', ' ')} is {theirs}, here it is {ours}."
             raise CheckpointError(told, remedy="Make one of this verifier: paceline train ngram.", param="ngrams")
+    return Owner(*found.tolist())
 
 
 def _check_arrays(path: Path, arrays: list[NDArray[Any]], vocab_size: int) -> None:

@@ -17,13 +17,19 @@ from torch import Tensor
 from paceline.cache.store import SequenceCache
 from paceline.decode.agree import product
 from paceline.decode.candidates import Candidates
-from paceline.decode.ngram_table import NgramTable
+from paceline.decode.ngram_table import NGRAMS, NgramTable, load_ngram_table
 from paceline.decode.sampling import is_greedy
 from paceline.decode.sequence import Sequence
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.decode.tree import ROOT, Proposal
+from paceline.errors import ConfigError
+from paceline.models.load import load_transformer, resolve, shared_vocabulary
+from paceline.models.pairs import usable_tokens
+from paceline.models.transformer import Transformer
+from paceline.text import Tokenizer
 
-__all__ = ["Joint", "SmallModel", "TableOfNgrams", "rescored"]
+__all__ = ["Joint", "SmallModel", "TableOfNgrams", "rescored", "rescorer_for"]
 
 _PROMPT_ROWS = 512
 """Rows of one pass over what a model has not read yet."""
@@ -91,6 +97,34 @@ class TableOfNgrams:
         if known:
             found[torch.tensor([place is not None for place in places])] = self.table.rows(known)
         return found
+
+
+def rescorer_for(
+    settings: object, target: Transformer, tokenizer: Tokenizer | None, usable: int
+) -> Transformer | NgramTable | None:
+    """What DFlash's settings name, loaded for a target, in float32; None where nothing is named.
+
+    Args:
+        settings: of any method.
+        usable: ids of the target from here on are never drawn.
+
+    Raises:
+        CheckpointError: it cannot be loaded.
+        VocabularyMismatch: it is of other tokens. ConfigError: it is a diffusion model.
+    """
+    if not isinstance(settings, Speculation) or settings.rescorer is None:
+        return None
+    folder, device = resolve(settings.rescorer), target.embed.weight.device
+    if (folder / NGRAMS).is_file():
+        table = load_ngram_table(folder, None, device)
+        shared_vocabulary(target.spec.vocab_size, table.owner.vocab_size, usable)
+        return table
+    model = load_transformer(folder, torch.float32, device)
+    if model.spec.diffusion is not None:
+        told = f"rescorer is {str(settings.rescorer)!r:.80}, a diffusion language model: it has no next token."
+        raise ConfigError(told, remedy="Give a small autoregressive model of the same tokenizer.", param="rescorer")
+    usable_tokens(target, model, tokenizer, folder)
+    return model
 
 
 def rescored(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from paceline.decode.adaptive import Adaptive, Schedule
 from paceline.decode.remasking import Freeze, Remasking, StepSchedule, Strategy
@@ -33,6 +33,7 @@ class MethodSettings(TypedDict, total=False):
     They are the fields of `Speculation` (dflash), `Adaptive` (apd) and `Remasking` (diffusion).
     """
 
+    block_size: int | Literal["auto"] | None
     candidate_num: int
     max_nodes: int
     pruning_threshold: float

@@ -25,6 +25,15 @@ class Speculation:
         ConfigError: a value out of range, or values at odds; names them and what is allowed.
     """
 
+    block_size: Annotated[
+        int | Literal["auto"] | None,
+        Setting(
+            "DFlash: rows of a block; auto chooses it, and how many drafts are read, in every round by what pays; "
+            "the drafter's own if left out.",
+            least=1,
+            most=64,
+        ),
+    ] = None
     candidate_num: Annotated[
         int, Setting("DFlash: candidates per round, in one tree; 1 is a chain.", least=1, most=64)
     ] = 1

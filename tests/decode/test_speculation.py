@@ -1,0 +1,54 @@
+"""The settings of DFlash's proposals, and how far candidates spread."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from paceline.decode.speculation import Speculation, spread
+from paceline.errors import ConfigError
+
+
+def settings(schedule: Any) -> Speculation:
+    return Speculation(draft_temperature=schedule, initial_temperature=1.2, final_temperature=0.4)
+
+
+def test_off_leaves_the_drafter_as_it_is() -> None:
+    assert spread(settings("off"), 1, 4, 9.0) == 1.0
+
+
+def test_fixed_falls_from_the_initial_to_the_final_temperature() -> None:
+    assert [spread(settings("fixed"), step, 5, 9.0) for step in range(1, 6)] == pytest.approx([1.2, 1.0, 0.8, 0.6, 0.4])
+    assert spread(settings("fixed"), 1, 1, 9.0) == 0.4, "the only pass is the last"
+
+
+def test_adaptive_rises_with_what_surprised() -> None:
+    sure, unsure, lost = (spread(settings("adaptive"), 5, 5, perplexity) for perplexity in (1.0, 2.0, 1e9))
+    assert (sure, unsure) == pytest.approx((0.4, 0.8))
+    assert lost == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"block_size": 65},
+            "block_size is 65. It must be an integer or 'auto' or null of at least 1 and of at most 64",
+        ),
+        ({"block_size": "big"}, "block_size is 'big'."),
+        ({"candidate_num": 0}, "candidate_num is 0."),
+        ({"candidate_num": True}, "candidate_num is True."),
+        ({"max_nodes": 257}, "max_nodes is 257."),
+        ({"pruning_threshold": 1.1}, "pruning_threshold is 1.1. It must be a number of at least 0 and of at most 1."),
+        ({"diffusion_steps": 9}, "diffusion_steps is 9."),
+        ({"draft_temperature": "warm"}, "draft_temperature is 'warm'. It must be 'off' or 'fixed' or 'adaptive'."),
+        ({"initial_temperature": float("nan")}, "initial_temperature is nan."),
+        ({"final_temperature": 2.0}, "final_temperature is 2.0, initial_temperature 1.1. It must not rise."),
+        ({"rescorer_weight": -1}, "rescorer_weight is -1."),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Speculation(**given)
+    assert message in str(caught.value)
