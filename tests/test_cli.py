@@ -57,14 +57,14 @@ def test_help_names_every_command(run: Run) -> None:
     told = run("--help")
     assert told.code == 0
     assert "Usage: paceline" in told.out
-    for command in ("generate", "chat", "demo", "zoo", "train", "bench"):
+    for command in ("generate", "chat", "demo", "config", "zoo", "train", "bench"):
         assert command in told.out
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        *("generate", "chat", "demo", "zoo list", "zoo corpus"),
+        *("generate", "chat", "demo", "config show", "zoo list", "zoo corpus"),
         *("train target", "train drafter", "bench decode", "bench curve", "bench memory"),
         *("bench quality", "bench frontier"),
     ],
@@ -334,7 +334,7 @@ def test_bench_flags_are_the_fields_of_its_settings() -> None:
         *((quality, QualityBench), (frontier, FrontierBench)),
     )
     for command, config in asked:
-        flags = set(signature(command).parameters) - {"json", "plot", "config"}
+        flags = set(signature(command).parameters) - {"json", "plot", "config", "context"}
         assert flags == {field.name for field in fields(config)}
 
 

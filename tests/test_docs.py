@@ -55,7 +55,7 @@ def test_commands_and_options_exist(page: Path) -> None:
 
     from paceline.cli.app import app
 
-    for line in re.findall(r"paceline (?:generate|chat|demo|bench|zoo|train)[^`#\n]*", page.read_text()):
+    for line in re.findall(r"paceline (?:generate|chat|demo|config|bench|zoo|train)[^`#\n]*", page.read_text()):
         command, words = get_command(app), line.split()[1:]
         while words and hasattr(command, "commands") and words[0] in command.commands:
             command = command.commands[words.pop(0)]

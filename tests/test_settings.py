@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 
 from paceline.errors import ConfigError
+from paceline.given import read_settings
 from paceline.settings import (
     Either,
     Field,
@@ -19,7 +20,6 @@ from paceline.settings import (
     check_kinds,
     check_ranges,
     fields_of,
-    read_settings,
 )
 
 
@@ -115,7 +115,7 @@ def test_an_alias_with_a_dot_stands_in_a_section(text: str, tmp_path: Path) -> N
         ("training: {lr: -1}", "training.lr is -1 in"),
         ("training: {rl: 1}", "sets 'training.rl' to 1: no such setting. Did you mean training.lr?"),
         ("training: {lr: {a: 1}}", "training.lr is {'a': 1} in"),
-        ("training:", "sets 'training' to None: no such setting."),
+        ("training:", "run.yaml. It must be a mapping of any of: lr, size."),
         ("training: {lr: 1}\nrate: 2", "training.lr is 1 and rate is 2. Leave one out"),
         ("other: 1", "Allowed are: rate, training.lr, size, training.size."),
     ],

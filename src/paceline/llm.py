@@ -19,24 +19,26 @@ from typing import Any, Unpack, cast
 import torch
 
 from paceline.completion import Chunk, Completion
-from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
+from paceline.decode.choice import Asked, choose
+from paceline.decode.methods import Parts, decoder_of, target_of
 from paceline.decode.ngram_table import ngrams_for
 from paceline.decode.noise import derive_seed, draw_seed
+from paceline.decode.profiles import Profile, profile_of
 from paceline.decode.rescoring import rescorer_for
 from paceline.decode.settings import MethodSettings, settings_of
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
 from paceline.models.diffusion_spec import diffusion_of
-from paceline.models.load import load_drafter, load_transformer, resolve
+from paceline.models.json_file import read_json
+from paceline.models.load import load_drafter, load_transformer
 from paceline.models.options import Method, Precision
 from paceline.models.pairs import end_tokens, usable_tokens
 from paceline.models.precision import dtypes_of
-from paceline.models.safetensors_file import read_json
+from paceline.models.resolve import resolve
 from paceline.models.transformer import Transformer
 from paceline.request import Infill, Message, Prompt, Sampling
 from paceline.text import Tokenizer, load_tokenizer
-from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, BUNDLED_VERIFIER, bundled_folder
 
 __all__ = ["LLM"]
 
@@ -58,9 +60,13 @@ class LLM:
             certified near-tie. "mixed" has products and drafter in bfloat16, the target's attention and norms in
             float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
-        max_batch: answers decoded together.
+            None is the profile's, else "exact".
+        max_batch: answers decoded together; None is the profile's, else 8.
+        profile: "edge" or "cloud": settings for a small machine or a server, where nothing else is given.
         settings: what only the method has; docs/trees.md, docs/apd.md and docs/diffusion.md list it. What is left out
-            has the method's default; a `window` or `kv_window` of None is all.
+            has the method's default; a `window` or `kv_window` of None is all. `dflash_params`, `apd_params` and
+            `diffusion_params` are mappings of such settings, and count for their method alone, as in a file
+            (docs/configuration.md).
 
     Raises:
         CheckpointError: a folder that cannot be loaded. VocabularyMismatch: two models of other tokens.
@@ -75,23 +81,19 @@ class LLM:
         verifier: str | Path | None = None,
         method: Method = "auto",
         device: str = "auto",
-        precision: Precision = "exact",
-        max_batch: int = 8,
+        precision: Precision | None = None,
+        max_batch: int | None = None,
+        profile: Profile | None = None,
         **settings: Unpack[MethodSettings],
     ) -> None:
+        below = {"precision": "exact", "max_batch": 8, **profile_of(profile)}
+        precision = below["precision"] if precision is None else precision
+        max_batch = below["max_batch"] if max_batch is None else max_batch
         _check_batch(max_batch)
-        diffuses = method in ("apd", "diffusion") or verifier is not None
-        bundled = BUNDLED_DLLM if diffuses else BUNDLED_TARGET
-        folder = resolve(bundled if model is None else model)
-        if drafter is None and folder == bundled_folder(BUNDLED_TARGET) and method != "ar":
-            drafter = BUNDLED_DRAFTER
-        if verifier is None and folder == bundled_folder(BUNDLED_DLLM) and method != "diffusion":
-            verifier = BUNDLED_VERIFIER
+        chosen, folder, partner_name = choose(Asked(method, drafter, verifier), model)
+        own = settings_of(chosen, settings, below)
+        beside = None if partner_name is None else resolve(partner_name)
         config = read_json(folder / "config.json")
-        chosen = choose_method(Asked(method, drafter, verifier), diffusion_of(config) is not None)
-        own = settings_of(chosen, settings)
-        named = {"dflash": drafter, "apd": verifier}.get(chosen)
-        beside = None if named is None else resolve(named)
         if beside is not None and chosen == "apd":
             _check_verifier(beside)
         place = _device(device)

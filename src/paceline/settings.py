@@ -1,7 +1,7 @@
 """What the fields of a configuration mean to a user: flags, YAML keys, help and checks are made from it.
 
 A field is declared as `steps: Annotated[int, Setting("Optimiser steps in all.", least=1)] = 100`. Knows neither what
-a setting is for, nor the command line.
+a setting is for, nor the command line; `given` reads the values of files.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 from paceline.errors import ConfigError
-from paceline.yaml_file import read_mapping
 
 __all__ = [
     "Either",
@@ -25,8 +23,11 @@ __all__ = [
     "canonical",
     "check_kinds",
     "check_ranges",
+    "described",
     "fields_of",
-    "read_settings",
+    "refusal",
+    "section_fields_of",
+    "suits",
     "words_of",
 ]
 
@@ -42,6 +43,8 @@ class Setting:
     `flags` are its names on the command line where these are not the field's own: `("--block-size",)` of block_sizes.
     `null_word` says None on the command line and in YAML, where leaving the setting out says something else. `alias` is
     another name for it, in YAML and in Python; one with a dot is for YAML alone: `training.lr` is lr in a section.
+    `section_alias` is another name in the section of its configuration (see `Either`) alone: `temperature.initial`.
+    `presets` are settings by name, for a setting that is the name of some: they hold where nothing else is given.
     """
 
     help: str
@@ -50,6 +53,8 @@ class Setting:
     flags: tuple[str, ...] = ()
     null_word: str = ""
     alias: str = ""
+    section_alias: str = ""
+    presets: Mapping[str, Mapping[str, Any]] | None = None
 
 
 class Field(NamedTuple):
@@ -66,12 +71,27 @@ class Field(NamedTuple):
         flags = [flag.removeprefix("--").replace("-", "_") for flag in self.setting.flags]
         return tuple(name for name in (self.setting.alias, *flags) if name not in ("", self.name))
 
+    @property
+    def plain_name(self) -> str:
+        """Its name without that of its section."""
+        return self.name.rpartition(".")[2]
+
+    def inside(self, section: str) -> Field:
+        """The same in a section: `dflash_params.overlap`."""
+        alias = self.setting.section_alias or self.setting.alias
+        setting = dataclasses.replace(self.setting, alias=alias and f"{section}.{alias}", flags=())
+        return self._replace(name=f"{section}.{self.name}", setting=setting)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Either:
-    """Says of a mapping that it holds what was set of these configurations, one of which will be made of it later."""
+    """Says of a mapping that it holds what was set of these configurations, one of which will be made of it later.
+
+    `sections` are what files may call each of them: a setting in a section is for that configuration alone.
+    """
 
     configs: tuple[type, ...]
+    sections: tuple[str, ...] = ()
 
     @property
     def fields(self) -> list[Field]:
@@ -79,10 +99,21 @@ class Either:
         found = {field.name: field._replace(default=None) for config in self.configs for field in fields_of(config)}
         return list(found.values())
 
+    @property
+    def section_fields(self) -> list[Field]:
+        """Their fields in their sections."""
+        pairs = zip(self.sections, self.configs[: len(self.sections)], strict=True)
+        return [field.inside(section) for section, config in pairs for field in fields_of(config)]
+
     def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """What was set, of `values` from the command line."""
-        names = [field for field in self.fields if values.get(field.name) is not None]
-        return {field.name: _spelled(field, values[field.name]) for field in names}
+        """What was set, of `values` from the command line and below it; in a section, what is not also set outside."""
+        outside = {field.name: value for field in self.fields if (value := values.get(field.name)) is not None}
+        fields = [field for field in (*self.fields, *self.section_fields) if values.get(field.name) is not None]
+        return {
+            field.name: _spelled(field, values[field.name])
+            for field in fields
+            if field.name in outside or field.plain_name not in outside
+        }
 
 
 def fields_of(config: type) -> list[Field]:
@@ -100,6 +131,12 @@ def fields_of(config: type) -> list[Field]:
         else:
             found.append(Field(field.name, kind, setting, field.default))
     return found
+
+
+def section_fields_of(config: type) -> list[Field]:
+    """What a file may set in sections, of one of several configurations that a dataclass holds."""
+    told = [part for hint in get_type_hints(config, include_extras=True).values() for part in get_args(hint)]
+    return [field for part in told if isinstance(part, Either) for field in part.section_fields]
 
 
 def assemble(config: type[Config], values: Mapping[str, Any]) -> Config:
@@ -125,7 +162,7 @@ def check_kinds(config: object) -> None:
     """
     for field in fields_of(type(config)):
         if not _fits(getattr(config, field.name), field.kind):
-            raise _refusal(field, getattr(config, field.name))
+            raise refusal(field, getattr(config, field.name))
 
 
 def check_ranges(config: object) -> None:
@@ -137,37 +174,14 @@ def check_ranges(config: object) -> None:
     for field in fields_of(type(config)):
         value = getattr(config, field.name, None)
         if not _in_range(value, field.setting):
-            raise _refusal(field, value)
-
-
-def read_settings(path: Path, allowed: Sequence[Field]) -> dict[str, Any]:
-    """The settings of a YAML file by name, as YAML has them: paths are text, pairs are lists.
-
-    Raises:
-        ConfigError: no YAML mapping, an unknown key, or a value of the wrong type or outside its range; names key,
-            value and what is allowed.
-    """
-    known = {name: field for field in allowed for name in (field.name, *field.other_names)}
-    values = read_mapping(path)
-    for key, value in values.items():
-        if key not in known:
-            guess = [f"Did you mean {name}?" for name in get_close_matches(str(key), known, 1)]
-            remedy = " ".join([*guess, f"Allowed are: {', '.join(known)}."])
-            raise ConfigError(f"{path} sets {key!r:.40} to {value!r:.40}: no such setting.", remedy=remedy, param=key)
-        word = known[key].setting.null_word
-        if word and value in (None, word):
-            values[key] = word
-        elif not _fits(value, known[key].kind) or not _in_range(value, known[key].setting):
-            remedy = f"It must be {_described(known[key])}."
-            raise ConfigError(f"{key} is {value!r:.80} in {path}.", remedy=remedy, param=key)
-    return canonical(values, allowed)
+            raise refusal(field, value)
 
 
 def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, Any]:
     """`values` by the names of the fields, where some may be set by another name.
 
     Raises:
-        ConfigError: a setting by two of its names.
+        ConfigError: a setting by two of its names, or both in a section and outside.
     """
     names = {other: field.name for field in fields for other in field.other_names}
     given: dict[Any, Any] = {}
@@ -176,7 +190,32 @@ def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, A
         if earlier != name:
             told = f"{earlier} is {values[earlier]!r:.40} and {name} is {values[name]!r:.40}."
             raise ConfigError(told, remedy=f"Leave one out: {name} is another name of it.", param=name)
+    for field in fields:
+        if field.plain_name != field.name and {field.name, field.plain_name} <= given.keys():
+            told = " and ".join(
+                f"{name} is {values[name]!r:.40}" for name in (given[field.name], given[field.plain_name])
+            )
+            raise ConfigError(f"{told}.", remedy="Leave one out: they are the same setting.", param=field.name)
     return {name: values[spelled] for name, spelled in given.items()}
+
+
+def suits(value: object, field: Field) -> bool:
+    """Whether a setting may have a value, as YAML gives it."""
+    return _fits(value, field.kind) and _in_range(value, field.setting)
+
+
+def refusal(field: Field, value: object, key: str = "", where: str = "") -> ConfigError:
+    """That a setting has a value which it may not have; `key` is how it was named, `where` where it was set."""
+    remedy = f"It must be {described(field)}."
+    return ConfigError(f"{key or field.name} is {value!r:.80}{where}.", remedy=remedy, param=key or field.name)
+
+
+def described(field: Field) -> str:
+    """What values a setting may have, in words."""
+    bounds = ((" of at least", field.setting.least), (" of at most", field.setting.most))
+    told = " and".join(f"{words} {bound:.15g}" for words, bound in bounds if bound is not None)
+    word = field.setting.null_word
+    return _kind_described(field.kind) + told + (f"; null is {word}" if word else "")
 
 
 def words_of(kind: Any) -> tuple[str, ...]:
@@ -198,12 +237,7 @@ def _spelled(field: Field, text: Any) -> Any:
     try:
         return int(text)
     except ValueError:
-        raise _refusal(field, text) from None
-
-
-def _refusal(field: Field, value: object) -> ConfigError:
-    remedy = f"It must be {_described(field)}."
-    return ConfigError(f"{field.name} is {value!r:.80}.", remedy=remedy, param=field.name)
+        raise refusal(field, text) from None
 
 
 def _fits(value: object, kind: Any) -> bool:
@@ -233,13 +267,6 @@ def _in_range(value: object, setting: Setting) -> bool:
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return True
     return (setting.least is None or value >= setting.least) and (setting.most is None or value <= setting.most)
-
-
-def _described(field: Field) -> str:
-    bounds = ((" of at least", field.setting.least), (" of at most", field.setting.most))
-    told = " and".join(f"{words} {bound:.15g}" for words, bound in bounds if bound is not None)
-    word = field.setting.null_word
-    return _kind_described(field.kind) + told + (f"; null is {word}" if word else "")
 
 
 def _kind_described(kind: Any) -> str:

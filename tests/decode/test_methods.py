@@ -9,9 +9,10 @@ from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.apd import APD
+from paceline.decode.choice import Asked, choose_method
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
-from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
+from paceline.decode.methods import Parts, decoder_of, target_of
 from paceline.decode.remasking import Remasking
 from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target

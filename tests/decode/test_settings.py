@@ -61,7 +61,7 @@ def test_type_checkers_are_told_the_same() -> None:
     hints = [get_type_hints(config) for config in (Speculation, Adaptive, Remasking)]
     for hint in hints:
         assert {name: told[name] for name in hint} == hint
-    assert set(told) - set().union(*hints) == {"window_size"}
+    assert set(told) - set().union(*hints) == {"window_size", *EVERY_METHOD.sections}
     assert [field.name for field in EVERY_METHOD.fields if field.setting.alias] == ["window"]
     assert not {field.name for field in fields(Speculation)} & {*hints[1], *hints[2]}
     both = {field.name for field in fields(Adaptive)} & {field.name for field in fields(Remasking)}

@@ -10,7 +10,7 @@ import huggingface_hub
 import pytest
 
 from paceline.errors import CheckpointError
-from paceline.models.load import resolve
+from paceline.models.resolve import resolve
 from paceline.zoo import catalog
 
 

@@ -15,7 +15,7 @@ from typing import Annotated
 import typer
 
 from paceline import __version__
-from paceline.cli import bench, chat, demo, generate, train, zoo
+from paceline.cli import bench, chat, config, demo, generate, train, zoo
 from paceline.cli.output import say_error, say_warning
 from paceline.errors import PacelineError
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.command("generate")(generate.generate)
 app.command("chat")(chat.chat)
 app.command("demo")(demo.demo)
+app.add_typer(config.app, name="config")
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(train.app, name="train")
 app.add_typer(bench.app, name="bench")

@@ -40,10 +40,6 @@ def generate(
     chat: Annotated[bool, typer.Option("--chat", help="The prompt is a user's message to a chat model.")] = False,
     decoding: Decoding,
     drawing: Drawing,
-    stop: Annotated[list[str] | None, typer.Option(help="A text that ends the answer; may be repeated.")] = None,
-    repetition_penalty: Annotated[float, typer.Option(help="Over 1 discourages ids of prompt and answer.")] = 1.0,
-    presence_penalty: Annotated[float, typer.Option(help="Over 0 discourages ids of the answer, -2 to 2.")] = 0.0,
-    frequency_penalty: Annotated[float, typer.Option(help="The same per occurrence, -2 to 2.")] = 0.0,
     show_blocks: ShowBlocks = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Say on stderr how fast it was.")] = False,
@@ -51,12 +47,7 @@ def generate(
     """Answer one prompt: an argument, a file, a pipe or token ids; or fill the hole in a text."""
     if as_json and show_blocks:
         raise ConfigError("--json and --show-blocks exclude each other.", remedy="The JSON holds all rounds.")
-    sampling = drawing.sampling(
-        stop=stop or (),
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-    )
+    sampling = drawing.sampling()
     hole = None if prefix is None and suffix is None else Infill(prefix or "", suffix or "")
     request = _read_prompt(prompt, file, prompt_ids, hole, chat)
     llm = decoding.open()

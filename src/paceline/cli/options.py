@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
+from paceline.decode.profiles import ProfileSetting
 from paceline.decode.settings import EVERY_METHOD
 from paceline.errors import ConfigError
-from paceline.models.options import Device, Drafter, Method, Model, PrecisionSetting, Threads, Verifier
+from paceline.models.options import Device, Drafter, MaxBatch, Method, Model, PrecisionSetting, Threads, Verifier
 from paceline.request import Sampling
 from paceline.settings import Setting
 
@@ -43,6 +44,8 @@ class Decoding:
     precision: PrecisionSetting = "exact"
     device: Device = "auto"
     threads: Threads = None
+    max_batch: MaxBatch = 8
+    profile: ProfileSetting = None
 
     def open(self) -> LLM:
         """The model, and torch with so many threads.
@@ -53,7 +56,8 @@ class Decoding:
         from paceline.llm import LLM
 
         set_threads(self.threads)
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("threads", "settings")}
+        apart = ("threads", "settings", "profile")  # what a profile says is in the others by now
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in apart}
         return LLM(**own, **self.settings)
 
 
@@ -67,14 +71,18 @@ class Drawing:
     top_k: Annotated[int, Setting("Keep so many of the most probable ids; 0 keeps all.")] = 0
     min_p: Annotated[float, Setting("Keep ids with this share of the best id's probability.")] = 0.0
     seed: Annotated[int | None, Setting("The same seed gives the same text.")] = None
+    stop: Annotated[tuple[str, ...], Setting("A text that ends the answer; may be repeated.")] = ()
+    repetition_penalty: Annotated[float, Setting("Over 1 discourages ids of prompt and answer.")] = 1.0
+    presence_penalty: Annotated[float, Setting("Over 0 discourages ids of the answer, -2 to 2.")] = 0.0
+    frequency_penalty: Annotated[float, Setting("The same per occurrence, -2 to 2.")] = 0.0
 
-    def sampling(self, **more: Any) -> Sampling:
-        """The settings of a request, and `more` of them.
+    def sampling(self) -> Sampling:
+        """The settings of a request.
 
         Raises:
             BadRequest: as `Sampling` does.
         """
-        return Sampling(**asdict(self), **more)
+        return Sampling(**asdict(self))
 
 
 def check_threads(count: int | None) -> None:

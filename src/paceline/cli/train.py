@@ -62,7 +62,7 @@ def unloop(
     threads: Threads = None,
 ) -> None:
     """Let a target answer greedily, then teach it not to say the same again; may be repeated on its own result."""
-    from paceline.models.load import resolve
+    from paceline.models.resolve import resolve
     from paceline.train.recipes import make_unlooped
 
     set_threads(threads)
@@ -89,7 +89,7 @@ def drafter(
     threads: Threads = None,
 ) -> None:
     """Let a target generate answers, then train a DFlash drafter on them."""
-    from paceline.models.load import resolve
+    from paceline.models.resolve import resolve
     from paceline.train.recipes import make_drafter
 
     set_threads(threads)
@@ -114,7 +114,7 @@ def dllm(
     threads: Threads = None,
 ) -> None:
     """Train a diffusion language model to find masked tokens."""
-    from paceline.models.load import resolve
+    from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_dllm
 
     set_threads(threads)
@@ -137,7 +137,7 @@ def verifier(
     threads: Threads = None,
 ) -> None:
     """Let a diffusion model speak, then train the small autoregressive model that checks it in APD."""
-    from paceline.models.load import resolve
+    from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_verifier
 
     set_threads(threads)
@@ -159,7 +159,7 @@ def joint(
     threads: Threads = None,
 ) -> None:
     """Train a diffusion model and its verifier together, so that their product is right."""
-    from paceline.models.load import resolve
+    from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_joint
 
     set_threads(threads)
@@ -178,7 +178,7 @@ def ngram(
     threads: Threads = None,
 ) -> None:
     """Write down what a verifier says behind frequent contexts, for APD to look up instead of asking it."""
-    from paceline.models.load import resolve
+    from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_ngrams
 
     set_threads(threads)

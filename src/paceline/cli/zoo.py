@@ -98,7 +98,7 @@ def score(
     threads: Threads = None,
 ) -> None:
     """Show how well a target predicts held-out text, in bits per byte, beside a 5-gram model of the same corpus."""
-    from paceline.models.load import resolve
+    from paceline.models.resolve import resolve
     from paceline.train.heldout import score as held_out
 
     set_threads(threads)

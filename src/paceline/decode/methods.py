@@ -1,17 +1,17 @@
-"""Which method decodes a model, and whether what was asked for fits together.
+"""From a method and its parts to what decodes.
 
-A new method gets its rules in `choose_method` and its parts in `decoder_of`. Knows nothing of folders, tokenizers or
-answers; the settings that only one method has are in `settings`.
+A new method gets its rules in `choice` and its parts in `decoder_of`. Knows nothing of folders, tokenizers or answers;
+the settings that only one method has are in `settings`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, get_args
 
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.apd import APD
 from paceline.decode.autoregressive import Autoregressive
+from paceline.decode.choice import Chosen
 from paceline.decode.controller import Controller, first_block_size
 from paceline.decode.costs import CostBook
 from paceline.decode.denoiser import Denoiser
@@ -24,26 +24,14 @@ from paceline.decode.rescoring import Joint, SmallModel, TableOfNgrams
 from paceline.decode.settings import Own
 from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
-from paceline.errors import ConfigError
 from paceline.models.drafter import Drafter
-from paceline.models.options import Method
 from paceline.models.transformer import Transformer
 
-__all__ = ["Asked", "Chosen", "Parts", "choose_method", "decoder_of", "target_of"]
+__all__ = ["Parts", "decoder_of", "target_of"]
 
 _BLOCKS = (4, 8, 12, 16)
 _CANDIDATES, _NODES = 16, 48
 """What the machine chooses from, where nothing was asked for."""
-
-Chosen = Literal["ar", "dflash", "diffusion", "apd"]
-
-
-class Asked(NamedTuple):
-    """What a user set of the method, and what the model brings along; None and "auto" where nothing."""
-
-    method: Method = "auto"
-    drafter: object = None
-    verifier: object = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,17 +54,6 @@ class Parts:
     settings: Own | None = None
     ngrams: NgramTable | None = None
     rescorer: Transformer | NgramTable | None = None
-
-
-def choose_method(asked: Asked, diffuses: bool) -> Chosen:
-    """The method for a model that is a diffusion language model, or an autoregressive one.
-
-    Raises:
-        ConfigError: another method, or a partner that is of no use with the one for this model.
-    """
-    if asked.method not in get_args(Method):
-        raise ConfigError(f"method is {asked.method!r:.80}.", remedy=f"There are: {', '.join(get_args(Method))}.")
-    return _for_diffusion(asked) if diffuses else _for_target(asked)
 
 
 def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | MaskedDiffusion | APD:
@@ -122,34 +99,3 @@ def _controlled(target: Target, drafter: Drafter, settings: Speculation, joint: 
     book = CostBook(Drafting(target, drafter, settings, joint), sizes)
     steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
     return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint)
-
-
-def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:
-    if asked.method not in ("auto", "diffusion", "apd"):
-        told = f"method is {asked.method!r}, and the model is a diffusion language model: it has no next token."
-        raise ConfigError(told, remedy="Use diffusion, apd or auto, or give an autoregressive model.", param="method")
-    if asked.drafter is not None:
-        told = f"drafter is {str(asked.drafter)!r:.80}, and a diffusion language model needs none."
-        raise ConfigError(told, remedy="Leave it out, or give an autoregressive model.", param="drafter")
-    if asked.method == "apd" and asked.verifier is None:
-        remedy = "Name a small autoregressive model of the same tokenizer: verifier=…, --verifier …"
-        raise ConfigError("method is 'apd', but there is no verifier.", remedy=remedy, param="verifier")
-    if asked.method == "diffusion" and asked.verifier is not None:
-        told = f"verifier is {str(asked.verifier)!r:.80}, and the method is 'diffusion', which uses none."
-        raise ConfigError(told, remedy="Leave it out, or use apd.", param="verifier")
-    return "diffusion" if asked.verifier is None else "apd"
-
-
-def _for_target(asked: Asked) -> Literal["ar", "dflash"]:
-    if asked.method in ("diffusion", "apd"):
-        told = f"method is {asked.method!r}, and the model is autoregressive: it has no mask token."
-        raise ConfigError(told, remedy="Give Dream or LLaDA, or use auto.", param="method")
-    if asked.verifier is not None:
-        told = f"verifier is {str(asked.verifier)!r:.80}, and the model is autoregressive: APD needs a diffusion model."
-        raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA as the model.", param="verifier")
-    if asked.method == "dflash" and asked.drafter is None:
-        raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
-    if asked.method == "ar" and asked.drafter is not None:
-        told = f"drafter is {str(asked.drafter)!r:.80}, and the method is 'ar', which uses none."
-        raise ConfigError(told, remedy="Leave it out, or use dflash.", param="drafter")
-    return "ar" if asked.drafter is None else "dflash"

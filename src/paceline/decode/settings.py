@@ -1,6 +1,8 @@
 """The settings of all decode methods: every word means one thing, and each method has its own of them, and defaults.
 
-What was left out is not there; None is a value. Imports no torch. Knows nothing of models.
+What was left out is not there; None is a value. A method's settings may stand in a section of its own, `apd_params`,
+which does not count for another method; outside of it they are refused for another. Imports no torch. Knows nothing of
+models.
 """
 
 from __future__ import annotations
@@ -14,23 +16,33 @@ from paceline.decode.adaptive import Adaptive, Schedule
 from paceline.decode.remasking import Freeze, Remasking, StepSchedule, Strategy
 from paceline.decode.speculation import Speculation, TemperatureSchedule
 from paceline.errors import ConfigError
+from paceline.given import checked
 from paceline.settings import Either, canonical, fields_of
 
-__all__ = ["EVERY_METHOD", "MethodSettings", "Own", "settings_of"]
+__all__ = ["EVERY_METHOD", "SWITCHED_BY", "MethodSettings", "Own", "section_of", "settings_of"]
 
 Own = Remasking | Adaptive | Speculation
 """The settings of one method."""
 
 _METHODS: dict[str, type[Own]] = {"dflash": Speculation, "apd": Adaptive, "diffusion": Remasking}
 
-EVERY_METHOD = Either(tuple(_METHODS.values()))
+
+def section_of(method: str) -> str:
+    """What the section of a method's settings is called."""
+    return f"{method}_params"
+
+
+EVERY_METHOD = Either(tuple(_METHODS.values()), tuple(map(section_of, _METHODS)))
 """What may be set before the method is known."""
+
+SWITCHED_BY = {"draft_temperature": ("initial_temperature", "final_temperature")}
+"""A schedule is meant where its ends are given: it is adaptive then, if nothing else is said of it."""
 
 
 class MethodSettings(TypedDict, total=False):
     """The keywords of `LLM` that belong to a method.
 
-    They are the fields of `Speculation` (dflash), `Adaptive` (apd) and `Remasking` (diffusion).
+    They are the fields of `Speculation` (dflash), `Adaptive` (apd) and `Remasking` (diffusion), and the sections.
     """
 
     block_size: int | Literal["auto"] | None
@@ -61,27 +73,67 @@ class MethodSettings(TypedDict, total=False):
     block_length: int | None
     cache: Freeze
     end_last: bool
+    dflash_params: Mapping[str, Any]
+    apd_params: Mapping[str, Any]
+    diffusion_params: Mapping[str, Any]
 
 
-def settings_of(method: str, given: Mapping[str, Any]) -> Own | None:
+def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] | None = None) -> Own | None:
     """The settings of a method, from what was given; None for a method that has none.
+
+    Args:
+        given: settings by name, and mappings by the names of sections, of which that of the method counts.
+        below: sections that hold where nothing was given, as those of a profile.
 
     Raises:
         ConfigError: a setting that is unknown, of another method, out of range or at odds with another.
     """
-    values = canonical(given, EVERY_METHOD.fields)
-    for name in values:
-        owners = [owner for owner, config in _METHODS.items() if name in {field.name for field in fields_of(config)}]
-        if not owners:
-            raise _unknown(name, values[name])
-        if method not in owners:
-            told = f"{name} is set, and the method is {method!r}: it is a setting of {' and '.join(owners)}."
-            raise ConfigError(told, remedy="Leave it out, or change the method.", param=name)
-    return _METHODS[method](**values) if method in _METHODS else None
+    inside = _of_sections(given)
+    outside = {name: value for name, value in given.items() if not _is_in_section(name)}
+    canonical({**outside, **inside}, [*EVERY_METHOD.fields, *EVERY_METHOD.section_fields])
+    values = canonical(outside, EVERY_METHOD.fields)
+    for name, value in values.items():
+        _check_owner(name, value, method)
+    for other in _METHODS.keys() - {method}:
+        _METHODS[other](**_own_section(other, inside))  # what does not count is checked all the same
+    if method not in _METHODS:
+        return None
+    own = {**_own_section(method, _of_sections(below or {})), **_own_section(method, inside), **values}
+    return _METHODS[method](**_switched(own))
+
+
+def _is_in_section(name: str) -> bool:
+    return name.partition(".")[0] in EVERY_METHOD.sections
+
+
+def _of_sections(given: Mapping[str, Any]) -> dict[str, Any]:
+    """What was given in sections, as `apd_params.alpha`, values as configurations have them."""
+    found = {name: value for name, value in given.items() if _is_in_section(name)}
+    return EVERY_METHOD.given(checked(found, EVERY_METHOD.section_fields))
+
+
+def _own_section(method: str, inside: Mapping[str, Any]) -> dict[str, Any]:
+    begin = f"{section_of(method)}."
+    return {name.removeprefix(begin): value for name, value in inside.items() if name.startswith(begin)}
+
+
+def _switched(own: dict[str, Any]) -> dict[str, Any]:
+    """With what is meant by it."""
+    meant = {name: "adaptive" for name, ends in SWITCHED_BY.items() if own.keys() & set(ends)}
+    return meant | own
+
+
+def _check_owner(name: str, value: object, method: str) -> None:
+    owners = [owner for owner, config in _METHODS.items() if name in {field.name for field in fields_of(config)}]
+    if not owners:
+        raise _unknown(name, value)
+    if method not in owners:
+        told = f"{name} is set, and the method is {method!r}: it is a setting of {' and '.join(owners)}."
+        raise ConfigError(told, remedy="Leave it out, or change the method.", param=name)
 
 
 def _unknown(name: str, value: object) -> ConfigError:
-    known = [field.name for field in EVERY_METHOD.fields]
+    known = [*(field.name for field in EVERY_METHOD.fields), *EVERY_METHOD.sections]
     guess = [f"Did you mean {close}?" for close in get_close_matches(name, known, 1)]
     remedy = " ".join([*guess, f"Methods have: {', '.join(known)}."])
     return ConfigError(f"{name} is {value!r:.40}: no such setting.", remedy=remedy, param=name)

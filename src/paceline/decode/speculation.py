@@ -61,10 +61,18 @@ class Speculation:
     ] = 1
     draft_temperature: Annotated[
         TemperatureSchedule,
-        Setting("DFlash: how far candidates spread: as the drafter says, or on a schedule from initial to final."),
+        Setting(
+            "DFlash: how far candidates spread: as the drafter says, or on a schedule from initial to final; off, or "
+            "adaptive where one of these is given."
+        ),
     ] = "off"
-    initial_temperature: Annotated[float, Setting("DFlash: spread in the first pass; 1.1.", least=0.01, most=10)] = 1.1
-    final_temperature: Annotated[float, Setting("DFlash: spread in the last pass; 0.4.", least=0.01, most=10)] = 0.4
+    initial_temperature: Annotated[
+        float,
+        Setting("DFlash: spread in the first pass; 1.1.", least=0.01, most=10, section_alias="temperature.initial"),
+    ] = 1.1
+    final_temperature: Annotated[
+        float, Setting("DFlash: spread in the last pass; 0.4.", least=0.01, most=10, section_alias="temperature.final")
+    ] = 0.4
     overlap: Annotated[
         int, Setting("DFlash: drafts behind a rejected one that the next block begins with; 0.", least=0, most=63)
     ] = 0

@@ -1,4 +1,4 @@
-"""Path, zoo name or hub id -> modules on a device, ready to run.
+"""The folder of a model -> modules on a device, ready to run.
 
 Modules are built without memory and the tensors of the checkpoint become their parameters, so that nothing is ever
 left at a random value. Nothing in a checkpoint is executed: configurations are JSON, weights are safetensors
@@ -7,8 +7,6 @@ left at a random value. Nothing in a checkpoint is executed: configurations are 
 
 from __future__ import annotations
 
-import os
-import re
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +19,13 @@ from torch.overrides import TorchFunctionMode
 from paceline.errors import CheckpointError, VocabularyMismatch
 from paceline.models.drafter import Drafter
 from paceline.models.drafter_spec import DRAFTERS, DrafterSpec, drafter_spec
+from paceline.models.json_file import read_json
 from paceline.models.layout import fuse
 from paceline.models.linear import Linear
-from paceline.models.safetensors_file import read_json, read_tensors
+from paceline.models.resolve import resolve
+from paceline.models.safetensors_file import read_tensors
 from paceline.models.spec import Spec, transformer_spec
 from paceline.models.transformer import Transformer, prepare
-from paceline.zoo.catalog import bundled_folder
 
 __all__ = [
     "check_same_tokens",
@@ -36,29 +35,6 @@ __all__ = [
     "resolve",
     "shared_vocabulary",
 ]
-
-_NAME = r"[A-Za-z0-9][\w.-]{0,95}"
-_FORMS = "Give a folder, the name of a bundled model, or a hub id (owner/name)."
-
-
-def resolve(name: str | Path) -> Path:
-    """The folder of a model: an existing folder, a bundled model, or a hub id, which is downloaded once.
-
-    Raises:
-        CheckpointError: it is none of the three, or the download failed.
-    """
-    if not isinstance(name, str | os.PathLike):
-        raise CheckpointError(f"A model is named {name!r:.80}.", remedy=_FORMS)
-    path = os.path.expanduser(name)
-    # os.path.isdir is False, not an error, for names that no file system takes.
-    if os.path.isdir(path):
-        return Path(path)
-    bundled = bundled_folder(str(name))
-    if bundled is not None:
-        return bundled
-    if isinstance(name, str) and re.fullmatch(f"{_NAME}/{_NAME}", name):
-        return _download(name)
-    raise CheckpointError(f"There is no model {str(name)!r}.", remedy=_FORMS)
 
 
 def model_config(folder: Path) -> dict[str, Any]:
@@ -236,20 +212,3 @@ def _check_pair(spec: DrafterSpec, target: Spec) -> None:
             f"{target.vocab_size}.",
             remedy="Take the drafter that was trained for this target.",
         )
-
-
-def _download(hub_id: str) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(
-            snapshot_download(
-                hub_id,
-                allow_patterns=["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"],
-                ignore_patterns=["*/*", "consolidated*"],
-            )
-        )
-    except Exception as error:  # the hub client's errors have no common root
-        raise CheckpointError(
-            f"{hub_id!r} is no folder here and cannot be downloaded: {error}.", remedy=_FORMS
-        ) from error

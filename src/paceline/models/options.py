@@ -16,6 +16,7 @@ __all__ = [
     "PROMISES",
     "Device",
     "Drafter",
+    "MaxBatch",
     "Method",
     "Model",
     "Precision",
@@ -46,6 +47,9 @@ Verifier = Annotated[
 ]
 PrecisionSetting = Annotated[Precision, Setting(PROMISES)]
 Device = Annotated[str, Setting("auto, cpu, cuda, ...")]
+MaxBatch = Annotated[
+    int, Setting("Answers decoded together at most, where there are several; others follow as these end.", least=1)
+]
 Threads = Annotated[int | None, Setting("Threads on a CPU.", least=1, most=1024)]
 
 

@@ -7,16 +7,15 @@ zeros or crash the process, and a crooked header could show one reader other ten
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from paceline.errors import CheckpointError, UnsafeCheckpoint, UnsupportedModel
+from paceline.models.json_file import parse_json, read_json
 
 __all__ = ["INDEX", "WEIGHTS", "check_file", "read_json", "read_tensors"]
 
@@ -78,42 +77,11 @@ def check_file(path: Path) -> list[str]:
         raise CheckpointError(f"{path} cannot be read: {error}.") from error
     if not text.startswith(b"{"):
         raise CheckpointError(f"{path}: the header does not begin with a brace.", remedy=_AGAIN)
-    header = _parse(text, path)
+    header = parse_json(text, path)
     header.pop("__metadata__", None)
     spans = sorted(_span(name, entry, path) for name, entry in header.items())
     _check_spans(spans, size - 8 - length, path)
     return list(header)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file.
-
-    Raises:
-        CheckpointError: no such file, or not a JSON object.
-        UnsafeCheckpoint: a key occurs twice in one object.
-    """
-    try:
-        return _parse(path.read_bytes(), path)
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}.") from error
-
-
-def _parse(text: bytes, path: Path) -> dict[str, Any]:
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        unique: dict[str, Any] = {}
-        for key, value in items:
-            if key in unique:
-                raise UnsafeCheckpoint(f"{path}: the key {key!r} occurs twice.", remedy="Readers would disagree on it.")
-            unique[key] = value
-        return unique
-
-    try:
-        parsed = json.loads(text.decode(), object_pairs_hook=pairs)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: broken JSON: {error}.", remedy=_AGAIN) from error
-    if not isinstance(parsed, dict):
-        raise CheckpointError(f"{path}: not a JSON object.")
-    return parsed
 
 
 def _span(name: str, entry: object, path: Path) -> tuple[int, int, str]:
