@@ -72,10 +72,12 @@ def _unknown(key: Any, value: object, known: Mapping[str, Field], path: Path | N
         where = f" in {path}" if path else ""
         remedy = f"It must be a mapping of any of: {', '.join(inside)}."
         return ConfigError(f"{key} is {value!r:.40}{where}.", remedy=remedy, param=key)
-    section = str(key).partition(".")[0]
-    names = [f"{section}.{name}" for name in _names_in(section, known)] or _outermost(known)
-    guess = [f"Did you mean {name}?" for name in get_close_matches(str(key), names, 1)]
-    remedy = " ".join([*guess, f"Allowed are: {', '.join(names)}."])
+    section, _, rest = str(key).partition(".")
+    begin = f"{section}." if rest and _names_in(section, known) else ""
+    names = _names_in(section, known) if begin else _outermost(known)
+    close = get_close_matches(rest if begin else str(key), names, 1, 0.5 if begin else 0.6)  # short names, or any
+    guess = [f"Did you mean {begin}{name}?" for name in close]
+    remedy = " ".join([*guess, f"Allowed are: {', '.join(begin + name for name in names)}."])
     told = f"{path} sets {key!r:.40} to {value!r:.40}" if path else f"{key} is {value!r:.40}"
     return ConfigError(f"{told}: no such setting.", remedy=remedy, param=key)
 

@@ -7,13 +7,11 @@ a setting is for, nor the command line; `given` reads the values of files.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from types import NoneType
-from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from paceline.errors import ConfigError
+from paceline.kinds import fits, in_range, kind_described, words_of
 
 __all__ = [
     "Either",
@@ -28,12 +26,9 @@ __all__ = [
     "refusal",
     "section_fields_of",
     "suits",
-    "words_of",
 ]
 
 Config = TypeVar("Config")
-
-_WORDS = {int: "an integer", float: "a number", bool: "true or false", str: "text", Path: "a path", NoneType: "null"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -102,18 +97,16 @@ class Either:
     @property
     def section_fields(self) -> list[Field]:
         """Their fields in their sections."""
-        pairs = zip(self.sections, self.configs[: len(self.sections)], strict=True)
+        pairs = zip(self.sections, self.configs, strict=False)  # there may be none
         return [field.inside(section) for section, config in pairs for field in fields_of(config)]
 
     def given(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """What was set, of `values` from the command line and below it; in a section, what is not also set outside."""
-        outside = {field.name: value for field in self.fields if (value := values.get(field.name)) is not None}
-        fields = [field for field in (*self.fields, *self.section_fields) if values.get(field.name) is not None]
-        return {
-            field.name: _spelled(field, values[field.name])
-            for field in fields
-            if field.name in outside or field.plain_name not in outside
-        }
+        outside = [field for field in self.fields if values.get(field.name) is not None]
+        names = {field.name for field in outside}
+        inside = [field for field in self.section_fields if values.get(field.name) is not None]
+        inside = [field for field in inside if field.plain_name not in names]
+        return {field.name: _spelled(field, values[field.name]) for field in (*outside, *inside)}
 
 
 def fields_of(config: type) -> list[Field]:
@@ -161,7 +154,7 @@ def check_kinds(config: object) -> None:
         ConfigError: names the setting, its value and what is allowed.
     """
     for field in fields_of(type(config)):
-        if not _fits(getattr(config, field.name), field.kind):
+        if not fits(getattr(config, field.name), field.kind):
             raise refusal(field, getattr(config, field.name))
 
 
@@ -173,7 +166,7 @@ def check_ranges(config: object) -> None:
     """
     for field in fields_of(type(config)):
         value = getattr(config, field.name, None)
-        if not _in_range(value, field.setting):
+        if not _in_range(value, field):
             raise refusal(field, value)
 
 
@@ -201,7 +194,7 @@ def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, A
 
 def suits(value: object, field: Field) -> bool:
     """Whether a setting may have a value, as YAML gives it."""
-    return _fits(value, field.kind) and _in_range(value, field.setting)
+    return fits(value, field.kind) and _in_range(value, field)
 
 
 def refusal(field: Field, value: object, key: str = "", where: str = "") -> ConfigError:
@@ -215,15 +208,7 @@ def described(field: Field) -> str:
     bounds = ((" of at least", field.setting.least), (" of at most", field.setting.most))
     told = " and".join(f"{words} {bound:.15g}" for words, bound in bounds if bound is not None)
     word = field.setting.null_word
-    return _kind_described(field.kind) + told + (f"; null is {word}" if word else "")
-
-
-def words_of(kind: Any) -> tuple[str, ...]:
-    """The words that may stand in place of a number, for a setting that takes both."""
-    kinds = get_args(kind)
-    return (
-        tuple(word for each in kinds if get_origin(each) is Literal for word in get_args(each)) if int in kinds else ()
-    )
+    return kind_described(field.kind) + told + (f"; null is {word}" if word else "")
 
 
 def _spelled(field: Field, text: Any) -> Any:
@@ -240,42 +225,5 @@ def _spelled(field: Field, text: Any) -> Any:
         raise refusal(field, text) from None
 
 
-def _fits(value: object, kind: Any) -> bool:
-    if get_origin(kind) is Literal:
-        return value in get_args(kind)
-    if get_origin(kind) in (tuple, list):
-        if not isinstance(value, list):
-            return False
-        kinds = _kinds_of(kind, len(value))
-        return len(value) == len(kinds) and all(map(_fits, value, kinds))
-    if get_args(kind):  # a union
-        return any(_fits(value, each) for each in get_args(kind))
-    if kind is float:
-        return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-    return isinstance(value, str | Path) if kind is Path else type(value) is kind  # True is no integer
-
-
-def _kinds_of(kind: Any, length: int) -> tuple[Any, ...]:
-    """The kinds of the elements of a tuple or a list; one of any length takes `length` of its kind."""
-    kinds = get_args(kind)
-    return kinds if get_origin(kind) is tuple and kinds[-1] is not Ellipsis else kinds[:1] * length
-
-
-def _in_range(value: object, setting: Setting) -> bool:
-    if isinstance(value, list | tuple):
-        return all(_in_range(each, setting) for each in value)
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return True
-    return (setting.least is None or value >= setting.least) and (setting.most is None or value <= setting.most)
-
-
-def _kind_described(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return " or ".join(map(repr, get_args(kind)))
-    if get_origin(kind) in (tuple, list) and len(_kinds_of(kind, 0)) == 0:
-        return f"a list, each {_kind_described(get_args(kind)[0])}"
-    if get_origin(kind) is tuple:
-        return f"a list of {len(get_args(kind))}: " + ", ".join(map(_kind_described, get_args(kind)))
-    if get_args(kind):
-        return " or ".join(map(_kind_described, get_args(kind)))
-    return _WORDS[kind]
+def _in_range(value: object, field: Field) -> bool:
+    return in_range(value, field.setting.least, field.setting.most)

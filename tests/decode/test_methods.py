@@ -1,4 +1,4 @@
-"""Which method decodes a model, and what is refused beside it."""
+"""From a method and its parts to what decodes."""
 
 from __future__ import annotations
 
@@ -9,58 +9,14 @@ from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.apd import APD
-from paceline.decode.choice import Asked, choose_method
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.methods import Parts, decoder_of, target_of
 from paceline.decode.remasking import Remasking
 from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
-from paceline.errors import ConfigError, UnsupportedModel
+from paceline.errors import UnsupportedModel
 from paceline.models.diffusion_spec import Diffusion
-
-
-@pytest.mark.parametrize(
-    ("asked", "diffuses", "method"),
-    [
-        (Asked(), False, "ar"),
-        (Asked(drafter="d"), False, "dflash"),
-        (Asked("ar"), False, "ar"),
-        (Asked("dflash", drafter="d"), False, "dflash"),
-        (Asked(), True, "diffusion"),
-        (Asked("diffusion"), True, "diffusion"),
-        (Asked(verifier="v"), True, "apd"),
-        (Asked("apd", verifier="v"), True, "apd"),
-    ],
-)
-def test_auto_goes_by_the_model_and_then_by_its_partner(asked: Asked, diffuses: bool, method: str) -> None:
-    assert choose_method(asked, diffuses) == method
-
-
-@pytest.mark.parametrize(
-    ("asked", "diffuses", "message"),
-    [
-        ({"method": "magic"}, False, "method is 'magic'. There are: auto, ar, dflash, diffusion, apd."),
-        ({"method": "diffusion"}, False, "method is 'diffusion', and the model is autoregressive"),
-        ({"method": "apd"}, False, "method is 'apd', and the model is autoregressive"),
-        ({"method": "apd", "verifier": "v"}, False, "method is 'apd', and the model is autoregressive"),
-        ({"method": "dflash", "verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
-        ({"method": "dflash"}, False, "there is no drafter"),
-        ({"method": "ar", "drafter": "d"}, False, "drafter is 'd', and the method is 'ar', which uses none."),
-        ({"method": "ar"}, True, "method is 'ar', and the model is a diffusion language model"),
-        ({"method": "dflash", "drafter": "d"}, True, "method is 'dflash', and the model is a diffusion"),
-        ({"drafter": "some/folder"}, True, "drafter is 'some/folder', and a diffusion language model needs none"),
-        ({"method": "apd"}, True, "method is 'apd', but there is no verifier. Name a small autoregressive model"),
-        ({"method": "apd", "verifier": "v", "drafter": "d"}, True, "drafter is 'd', and a diffusion language model"),
-        ({"method": "diffusion", "verifier": "v"}, True, "verifier is 'v', and the method is 'diffusion'"),
-        ({"verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
-    ],
-)
-def test_what_does_not_fit_the_model_is_refused(asked: dict[str, Any], diffuses: bool, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
-        choose_method(Asked(**asked), diffuses)
-    assert message in str(caught.value)
-    assert caught.value.remedy
 
 
 def test_the_decoder_has_what_was_asked_for() -> None:

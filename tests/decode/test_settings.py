@@ -55,6 +55,90 @@ def test_what_cannot_be_is_refused(method: str, given: dict[str, Any], message: 
     assert caught.value.param
 
 
+BOTH = {
+    "dflash_params": {"block_size": 12, "overlap": 3, "temperature": {"initial": 1.1, "final": 0.4}},
+    "apd_params": {"alpha": 0.6, "window_size": 8, "kv_window": "all"},
+}
+
+
+def test_only_the_section_of_the_method_counts() -> None:
+    drafts = Speculation(block_size=12, overlap=3, draft_temperature="adaptive")
+    assert settings_of("dflash", BOTH) == drafts
+    assert settings_of("apd", BOTH) == Adaptive(alpha=0.6, window=8, kv_window=None)
+    assert settings_of("diffusion", BOTH) == Remasking()
+    assert settings_of("ar", BOTH) is None
+    assert settings_of("apd", {**BOTH, "tau": 0.3}) == Adaptive(alpha=0.6, tau=0.3, window=8, kv_window=None)
+    named = {"dflash_params.block_size": 12, "dflash_params": {"overlap": 3, "temperature.final": 0.4}}
+    assert settings_of("dflash", named) == drafts
+
+
+@pytest.mark.parametrize(
+    ("given", "schedule"),
+    [
+        ({}, "off"),
+        ({"initial_temperature": 1.2}, "adaptive"),
+        ({"final_temperature": 0.3}, "adaptive"),
+        ({"dflash_params": {"temperature": {"final": 0.3}}}, "adaptive"),
+        ({"dflash_params": {"temperature": {"final": 0.3}, "draft_temperature": "fixed"}}, "fixed"),
+        ({"dflash_params": {"temperature": {"final": 0.3}}, "draft_temperature": "off"}, "off"),
+        ({"initial_temperature": 1.2, "draft_temperature": "off"}, "off"),
+    ],
+)
+def test_temperatures_mean_a_schedule(given: dict[str, Any], schedule: str) -> None:
+    found = settings_of("dflash", given)
+    assert isinstance(found, Speculation)
+    assert found.draft_temperature == schedule
+
+
+def test_a_profile_gives_way_to_all_that_is_given() -> None:
+    below = {"dflash_params": {"block_size": 8, "diffusion_steps": 4}, "precision": "half"}
+    assert settings_of("dflash", {}, below) == Speculation(block_size=8, diffusion_steps=4)
+    given = {"block_size": 12, "dflash_params": {"diffusion_steps": 2}}
+    assert settings_of("dflash", given, below) == Speculation(block_size=12, diffusion_steps=2)
+    assert settings_of("dflash", {"block_size": None}, below) == Speculation(diffusion_steps=4)
+    assert settings_of("apd", {}, below) == Adaptive()
+    assert settings_of("ar", {}, below) is None
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("dflash", {"dflash_params": {"blok_size": 4}}, "dflash_params.blok_size is 4: no such setting. Did you mean"),
+        ("apd", {"dflash_params": {"blok_size": 4}}, "dflash_params.blok_size is 4: no such setting."),
+        ("dflash", {"dflash_params": {"alpha": 0.5}}, "dflash_params.alpha is 0.5: no such setting."),
+        ("dflash", {"dflash_params": {"block_size": 65}}, "dflash_params.block_size is 65. It must be an integer or"),
+        ("apd", {"dflash_params": {"overlap": -1}}, "dflash_params.overlap is -1. It must be an integer of at least 0"),
+        (
+            "apd",
+            {"apd_params": {"alpha": 2}},
+            "apd_params.alpha is 2. It must be a number of at least 0 and of at most",
+        ),
+        ("dflash", {"dflash_params": 12}, "dflash_params is 12. It must be a mapping of any of: block_size,"),
+        ("dflash", {"dflash_params": {"temperature": 1}}, "temperature is 1. It must be a mapping of any of: initial,"),
+        (
+            "apd",
+            {"dflash_params": {"temperature": {"initial": 0.3}}},
+            "final_temperature is 0.4, initial_temperature 0.3",
+        ),
+        ("apd", {"apd_params": {"window": 4}, "window": 5}, "window is 5. Leave one out: they are the same setting."),
+        ("apd", {"apd_params": {"window": 4}, "window_size": 5}, "apd_params.window is 4 and window_size is 5."),
+        (
+            "apd",
+            {"apd_params": {"window": 4, "window_size": 5}},
+            "apd_params.window is 4 and apd_params.window_size is",
+        ),
+        ("apd", {**BOTH, "block_size": 4}, "block_size is 4. Leave one out"),
+        ("apd", {"apd_params": {}, "block_size": 4}, "block_size is set, and the method is 'apd'"),
+        ("ar", {"dflash_parms": {}}, "no such setting. Did you mean dflash_params?"),
+    ],
+)
+def test_what_cannot_be_in_a_section_is_refused(method: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings_of(method, given)
+    assert message in str(caught.value)
+    assert caught.value.param
+
+
 def test_type_checkers_are_told_the_same() -> None:
     """Names and types of the keywords are those of the fields; one name has one type."""
     told = get_type_hints(MethodSettings)

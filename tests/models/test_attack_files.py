@@ -16,7 +16,7 @@ from tiny import tiny_spec, tiny_transformer, write_checkpoint
 
 from paceline.errors import CheckpointError, UnsafeCheckpoint, UnsupportedModel
 from paceline.models.load import load_transformer
-from paceline.models.safetensors_file import check_file, read_json, read_tensors
+from paceline.models.safetensors_file import check_file, read_tensors
 
 
 def entry(begin: int, end: int, shape: list[Any] | None = None, dtype: str = "F32") -> dict[str, Any]:
@@ -216,8 +216,3 @@ def test_a_broken_config_is_refused_with_the_file(text: str, tmp_path: Path) -> 
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"config\.json"):
         load_transformer(tmp_path)
-
-
-def test_json_that_is_a_folder_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="cannot be read"):
-        read_json(tmp_path)

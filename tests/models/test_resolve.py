@@ -74,3 +74,14 @@ def test_a_failed_download_names_the_id_and_the_forms(
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     with pytest.raises(CheckpointError, match=r"'owner/name'.*a folder, the name of a bundled model"):
         resolve("owner/name")
+
+
+def test_without_a_download_there_is_what_was_downloaded_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("went online"))
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: str(tmp_path / "config.json"))
+    assert resolve("owner/name", download=False) == tmp_path
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: None)
+    with pytest.raises(CheckpointError, match=r"'owner/name' is no folder here, and was not downloaded before"):
+        resolve("owner/name", download=False)

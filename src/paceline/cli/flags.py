@@ -19,7 +19,8 @@ from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_orig
 import typer
 
 from paceline.given import checked, read_settings
-from paceline.settings import Field, Setting, assemble, fields_of, refusal, section_fields_of, words_of
+from paceline.kinds import words_of
+from paceline.settings import Field, Setting, assemble, fields_of, refusal, section_fields_of
 
 __all__ = ["Layers", "configured"]
 
