@@ -67,7 +67,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
     }.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(config))
-    return {name: tmp_path / name for name in ("target", "dllm")}
+    return {name: tmp_path / name for name in configs}
 
 
 def test_config_json_alone_decides(folders: dict[str, Path]) -> None:
