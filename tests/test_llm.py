@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from talking import DRAFT, END, TARGET, talking_pair
 
 from paceline import LLM, Completion, Infill, PacelineError, Sampling, Stats, Usage
@@ -342,7 +343,8 @@ def test_nothing_is_decoded_where_one_of_many_prompts_is_bad(llm: LLM, monkeypat
         ({"method": "magic"}, "magic"), ({"method": "dflash"}, "no drafter"), ({"precision": "int3"}, "int3"),
         ({"device": "warp"}, "warp"), ({"verifier": "x"}, "verifier"), ({"candidate_num": 0}, "candidate_num"),
         ({"max_batch": 0}, "max_batch"), ({"drafter": DRAFT, "block_size": 0}, "block_size"),
-        ({"drafter": DRAFT, "block_size": 65}, "block_size"),
+        ({"drafter": DRAFT, "block_size": 65}, "block_size"), ({"profile": "phone"}, "profile is 'phone'"),
+        ({"dflash_params": {"overlap": 99}}, "dflash_params.overlap is 99"), ({"apd_params": 3}, "apd_params is 3"),
     ],
 )  # fmt: skip
 def test_settings_that_cannot_be_used(settings: dict[str, Any], match: str) -> None:
@@ -364,6 +366,28 @@ def test_models_that_are_not_there_or_do_not_fit(tmp_path: Path) -> None:
 
 def test_method_in_effect(plain: LLM, mute: LLM) -> None:
     assert (plain.method, mute.method, LLM(TARGET).method) == ("ar", "dflash", "ar")
+
+
+def test_a_profile_is_beneath_the_keywords() -> None:
+    def facts(**settings: Any) -> tuple[object, ...]:
+        llm = LLM(TARGET, drafter=DRAFT, **settings)
+        own: Any = llm._decoder
+        return llm.model.embed.weight.dtype, llm.max_batch, own.block_size, own.settings.diffusion_steps
+
+    assert facts(profile="edge") == (torch.bfloat16, 1, 8, 4)
+    assert facts(profile="cloud") == (torch.bfloat16, 8, 16, 6)
+    assert facts(profile="edge", precision="exact", max_batch=3, block_size=5) == (torch.float32, 3, 5, 4)
+    assert facts(profile="edge", dflash_params={"diffusion_steps": 2}, block_size=5) == (torch.bfloat16, 1, 5, 2)
+    assert LLM(TARGET, profile="cloud").method == "ar"  # what a profile says of blocks does not count there
+
+
+def test_a_section_counts_for_its_method_alone() -> None:
+    sections: Any = {"dflash_params": {"block_size": 12, "overlap": 3}, "apd_params": {"alpha": 0.6, "window_size": 8}}
+    own: Any = LLM(TARGET, drafter=DRAFT, **sections)._decoder
+    assert (own.block_size, own.settings.overlap) == (12, 3)
+    assert LLM(TARGET, method="ar", **sections).method == "ar"
+    with pytest.raises(ConfigError, match=r"dflash_params.block_size is 12 and block_size is 4\."):
+        LLM(TARGET, drafter=DRAFT, block_size=4, **sections)
 
 
 def test_what_plain_decoding_does_not_use_is_refused_where_it_was_asked_for() -> None:

@@ -61,10 +61,8 @@ def test_what_does_not_fit_the_model_is_refused(asked: dict[str, Any], diffuses:
 @pytest.fixture
 def folders(tmp_path: Path) -> dict[str, Path]:
     """A target and a diffusion model, as far as config.json tells."""
-    for name, config in {
-        "target": {"model_type": "qwen3"},
-        "dllm": {"model_type": "Dream", "mask_token_id": 3},
-    }.items():
+    configs = {"target": {"model_type": "qwen3"}, "dllm": {"model_type": "Dream", "mask_token_id": 3}}
+    for name, config in configs.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps(config))
     return {name: tmp_path / name for name in configs}
