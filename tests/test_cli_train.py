@@ -22,7 +22,6 @@ from tokenizers import Tokenizer
 
 from paceline import LLM, Sampling
 from paceline.cli import train
-from paceline.errors import UnsupportedModel
 from paceline.lock import alone_in
 from paceline.models.drafter_spec import DFlash2
 from paceline.models.load import load_drafter, load_transformer
@@ -78,8 +77,7 @@ def test_a_trained_pair_decodes(run: Run, built: Path, tmp_path: Path) -> None:
         assert first.token_ids == second.token_ids
 
 
-def test_a_drafter_of_version_2_is_trained_and_loads(run: Run, built: Path, tmp_path: Path) -> None:
-    """And is refused where it would decode, until that uses its selector."""
+def test_a_drafter_of_version_2_is_trained_and_decodes(run: Run, built: Path, tmp_path: Path) -> None:
     assert train_pair(run, built, tmp_path / "out", 1).code == 0
     target, second = tmp_path / "out" / "target", tmp_path / "second"
     given = ("--drafter-version", 2, "--selector-rank", 4, "--selector-top-k", 5)
@@ -87,9 +85,10 @@ def test_a_drafter_of_version_2_is_trained_and_loads(run: Run, built: Path, tmp_
     assert told.code == 0, told.err
     drafter = load_drafter(second, load_transformer(target))
     assert drafter.spec.v2 == DFlash2(kernel_size=2, group_size=16, selector_rank=4, selector_top_k=5)
-    with pytest.raises(UnsupportedModel, match="decoding does not use its selector yet"):
-        LLM(target, drafter=second)
-    assert LLM(target, drafter=second, method="ar").method == "ar"
+    fast, plain = (
+        llm.generate("Once", Sampling(max_tokens=20))[0] for llm in (LLM(target, drafter=second), LLM(target))
+    )
+    assert fast.token_ids == plain.token_ids
     told = learn_from(run, built, target, tmp_path / "out" / "draft" / "answers", second)
     assert told.code == 1
     assert "was trained with other settings" in told.err
