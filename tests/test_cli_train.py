@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from small_zoo import build_small
 from talking import Run, run, talking_pair
 from tiny import tiny_transformer
@@ -92,6 +93,22 @@ def test_a_drafter_of_version_2_is_trained_and_decodes(run: Run, built: Path, tm
     told = learn_from(run, built, target, tmp_path / "out" / "draft" / "answers", second)
     assert told.code == 1
     assert "was trained with other settings" in told.err
+
+
+def test_a_drafter_goes_on_from_another_as_the_second_version(run: Run, built: Path, tmp_path: Path) -> None:
+    """With a rate of next to nothing, all that both versions have stays."""
+    assert train_pair(run, built, tmp_path / "out", 1).code == 0
+    target, first, second = tmp_path / "out" / "target", tmp_path / "out" / "draft", tmp_path / "second"
+    given = ("--start", first, "--drafter-version", 2, "--learning-rate", 1e-7, "--block-size", 12)
+    told = learn_from(run, built, target, first / "answers", second, *given)
+    assert told.code == 0, told.err
+    begun, found = (load_drafter(folder, load_transformer(target)) for folder in (first, second))
+    assert (begun.spec.v2, found.spec.v2 is not None, found.spec.block_size) == (None, True, 12)
+    for name, tensor in begun.state_dict().items():
+        assert torch.allclose(found.state_dict()[name], tensor, atol=1e-2)
+    told = learn_from(run, built, target, first / "answers", second, *given[2:])
+    assert told.code == 1
+    assert "was trained with other settings: start" in told.err
 
 
 def test_a_target_is_taught_out_of_its_loops(run: Run, built: Path, tmp_path: Path) -> None:
