@@ -29,7 +29,9 @@ def seen(accepted: int, checked: int, rounds: int = 20) -> Pace:
     return pace
 
 
-@pytest.mark.parametrize(("hidden", "rows"), [(256, 8), (1024, 9), (2048, 10), (4096, 10), (2**24, 16), (2**30, 16)])
+@pytest.mark.parametrize(
+    ("hidden", "rows"), [(32, 8), (256, 8), (257, 9), (1024, 9), (4096, 10), (5120, 11), (2**24, 16), (2**30, 16)]
+)
 def test_the_formula_of_the_article_as_printed_rounded_up(hidden: int, rows: int) -> None:
     assert first_block_size(hidden) == rows
 
