@@ -93,10 +93,10 @@ def test_the_settings_outside_of_sections_win_over_a_profile_too(run: Run, file:
         "block_size": (6, "file"),
         "diffusion_steps": (4, "profile"),
     }
-    file.write_text("block_size: null\n")
-    assert pick(shown(run, *PAIR, "--config", file, "--profile", "edge"), "block_size") == {
-        "block_size": (None, "file")
-    }
+    for text in ("block_size: null", "dflash_params: {block_size: null}"):
+        file.write_text(text)
+        found = shown(run, *PAIR, "--config", file, "--profile", "edge")
+        assert pick(found, "block_size") == {"block_size": (None, "file")}
 
 
 @pytest.mark.parametrize(

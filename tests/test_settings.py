@@ -86,7 +86,9 @@ def test_what_is_set_outside_wins_over_the_section() -> None:
     }
     assert assemble(Parted, values) == Parted(settings={"width": None, "narrow_params.low": 0.5})
     values = {"narrow_params.width": "all", "other_params.width": 7, "other_params.count": None}
-    assert assemble(Parted, values) == Parted(settings={"narrow_params.width": None, "other_params.width": 7})
+    assert assemble(Parted, values) == Parted(
+        settings={"narrow_params.width": None, "other_params.width": 7, "other_params.count": None}
+    )
 
 
 def test_fields_in_sections_are_named_with_them() -> None:

@@ -104,8 +104,7 @@ class Either:
         """What was set, of `values` from the command line and below it; in a section, what is not also set outside."""
         outside = [field for field in self.fields if values.get(field.name) is not None]
         names = {field.name for field in outside}
-        inside = [field for field in self.section_fields if values.get(field.name) is not None]
-        inside = [field for field in inside if field.plain_name not in names]
+        inside = [field for field in self.section_fields if field.name in values and field.plain_name not in names]
         return {field.name: _spelled(field, values[field.name]) for field in (*outside, *inside)}
 
 
@@ -213,7 +212,7 @@ def described(field: Field) -> str:
 
 def _spelled(field: Field, text: Any) -> Any:
     """The value of a setting that the command line takes as text, since it is a number or a word."""
-    if not field.setting.null_word and not words_of(field.kind):
+    if text is None or (not field.setting.null_word and not words_of(field.kind)):
         return text
     if text == field.setting.null_word:
         return None

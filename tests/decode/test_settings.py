@@ -95,7 +95,8 @@ def test_a_profile_gives_way_to_all_that_is_given() -> None:
     assert settings_of("dflash", {}, below) == Speculation(block_size=8, diffusion_steps=4)
     given = {"block_size": 12, "dflash_params": {"diffusion_steps": 2}}
     assert settings_of("dflash", given, below) == Speculation(block_size=12, diffusion_steps=2)
-    assert settings_of("dflash", {"block_size": None}, below) == Speculation(diffusion_steps=4)
+    for none in ({"block_size": None}, {"dflash_params": {"block_size": None}}):
+        assert settings_of("dflash", none, below) == Speculation(diffusion_steps=4)
     assert settings_of("apd", {}, below) == Adaptive()
     assert settings_of("ar", {}, below) is None
 

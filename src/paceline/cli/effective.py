@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from paceline.cli.flags import Layers
 from paceline.cli.options import Decoding, Drawing
 from paceline.decode.choice import Asked, Choice, choose, named_model
-from paceline.decode.settings import SWITCHED_BY, section_of, settings_of
+from paceline.decode.settings import EVERY_METHOD, SWITCHED_BY, section_of, settings_of
 from paceline.errors import CheckpointError
 from paceline.models.options import Method
 from paceline.models.resolve import resolve
@@ -85,8 +85,8 @@ def _foreseen(asked: Asked) -> Method | None:
 
 def _general_fields() -> Iterable[Field]:
     """The fields of `Decoding` that are of no method, and are no models."""
-    names = ("method", "precision", "device", "threads", "max_batch", "profile")
-    return (field for field in fields_of(Decoding) if field.name in names)
+    others = {"model", "drafter", "verifier"} | {field.name for field in EVERY_METHOD.fields}
+    return (field for field in fields_of(Decoding) if field.name not in others)
 
 
 def _models(asked: Asked, choice: Choice | None, decoding: Decoding, layers: Layers) -> Iterable[Shown]:

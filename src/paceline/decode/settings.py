@@ -90,7 +90,9 @@ def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] 
     """
     inside = _of_sections(given)
     outside = {name: value for name, value in given.items() if not _is_in_section(name)}
-    canonical({**outside, **inside}, [*EVERY_METHOD.fields, *EVERY_METHOD.section_fields])
+    canonical(
+        {**outside, **inside}, [*EVERY_METHOD.fields, *EVERY_METHOD.section_fields]
+    )  # not both inside and outside
     values = canonical(outside, EVERY_METHOD.fields)
     for name, value in values.items():
         _check_owner(name, value, method)
