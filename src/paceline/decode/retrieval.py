@@ -82,7 +82,7 @@ def read_known(settings: object, tokenizer: Tokenizer | None, usable_tokens: int
         raise ConfigError(told, remedy="Leave it out.", param="lookup_file")
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         told = f"lookup_file {str(path)!r:.80} cannot be read: {error}."
         raise ConfigError(told, remedy="Name a file of UTF-8 text.", param="lookup_file") from error
     tokens = [token for token in tokenizer.encode(text, whole=False) if token < usable_tokens]
