@@ -17,7 +17,7 @@ from paceline.request import Sampling
 
 
 def lookup(model: Any, known: list[int] | None = None, **settings: Any) -> PromptLookup:
-    own = Lookup(**settings)
+    own = Lookup(**{"prompt_lookup_num_tokens": 10, "prompt_lookup_min": 2, "lookup_factor": 9.0, **settings})
     index = None if known is None else SuffixIndex(known, own.prompt_lookup_max)
     return PromptLookup(Target(model, 64), own, index)
 
@@ -29,7 +29,7 @@ def length(answer: Answer[Any]) -> float:
 @pytest.mark.parametrize("period", [1, 2, 3, 17])
 def test_a_model_that_repeats_itself_is_followed_in_long_runs(period: int) -> None:
     job = Job((1,), Sampling(max_tokens=120), 0)
-    answer = answer_all(lookup(chain({period: 1})), [job])[0]
+    answer = answer_all(PromptLookup(Target(chain({period: 1}), 64)), [job])[0]
     assert answer.token_ids == [1 + place % period for place in range(1, 121)]
     assert length(answer) > 3
 
@@ -69,8 +69,8 @@ def test_dflash_reads_what_followed_earlier_beside_its_drafts() -> None:
     target = Target(model, 64, drafter.spec.target_layer_ids)
     job = Job((*range(60), 5, 6), Sampling(max_tokens=45), 0)
     alone = answer_all(DFlash(target, drafter, 4), [job])[0]
-    joined = answer_all(DFlash(target, drafter, 4, Speculation(lookup=10)), [job])[0]
-    known = DFlash(target, drafter, 4, Speculation(lookup=10), known=SuffixIndex(range(60), 8))
+    joined = answer_all(DFlash(target, drafter, 4, Speculation(lookup=10, lookup_factor=9.0)), [job])[0]
+    known = DFlash(target, drafter, 4, Speculation(lookup=10, lookup_factor=9.0), known=SuffixIndex(range(60), 8))
     helped = answer_all(known, [Job((5, 6), job.sampling, 0)])[0]
     assert alone.token_ids == joined.token_ids == helped.token_ids == list(range(7, 52))
     assert length(alone) < 3

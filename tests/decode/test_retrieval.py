@@ -10,7 +10,7 @@ from asked import TOKENIZER
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.retrieval import Budget, Retrieval, read_known
 from paceline.decode.speculation import Lookup, Speculation
-from paceline.decode.suffix_index import SuffixIndex
+from paceline.decode.suffix_index import Reach, SuffixIndex
 from paceline.decode.tree import EMPTY, Proposal
 from paceline.errors import ConfigError
 from paceline.text import Tokenizer
@@ -18,8 +18,8 @@ from paceline.text import Tokenizer
 TEXT = [1, 2, 3, 50, 51, 1, 2, 3, 60, 61, 1, 2, 3]
 
 
-def retrieval(text: list[int], known: list[int] | None = None, **settings: int) -> Retrieval:
-    own = Lookup(**settings)
+def retrieval(text: list[int], known: list[int] | None = None, shortest: int = 2, factor: float = 9.0) -> Retrieval:
+    own = Lookup(prompt_lookup_min=shortest, lookup_factor=factor)
     return Retrieval.of(text, own, None if known is None else SuffixIndex(known, own.prompt_lookup_max))
 
 
@@ -28,7 +28,12 @@ def test_candidates_are_one_tree_within_the_budget() -> None:
     assert own.propose(TEXT, Budget(5, 2, 32)) == Proposal((60, 61, 50, 51), (-1, 0, -1, 2))
     assert own.propose(TEXT, Budget(5, 3, 5)) == Proposal((60, 61, 1, 50, 51), (-1, 0, 1, -1, 3))
     assert own.propose(TEXT, Budget(1, 3, 32)) == Proposal((60, 61, 1), (-1, 0, 1))
-    assert retrieval(TEXT, prompt_lookup_min=4).propose(TEXT, Budget(5, 3, 32)) == EMPTY
+    assert retrieval(TEXT, shortest=4).propose(TEXT, Budget(5, 3, 32)) == EMPTY
+
+
+def test_candidates_are_trusted_as_far_as_the_text_before_them_is_long() -> None:
+    assert retrieval(TEXT, factor=1.0).propose(TEXT, Budget(1, 9, 32)) == Proposal((60, 61, 1), (-1, 0, 1))
+    assert retrieval(TEXT, factor=0.4).propose(TEXT, Budget(2, 9, 32)) == Proposal((60, 50), (-1, -1))
 
 
 def test_the_sequence_goes_on() -> None:
@@ -52,7 +57,7 @@ def test_a_file_is_read_by_the_tokenizer_of_the_target(tmp_path: Path) -> None:
     path.write_text("ABCABD", encoding="utf-8")
     found = read_known(Lookup(lookup_file=path), TOKENIZER, 64)
     assert found is not None
-    assert found.find(TOKENIZER.encode("XAB"), 2, 9, 9).continuations == [
+    assert found.find(TOKENIZER.encode("XAB"), 2, Reach(9), 9).continuations == [
         tuple(TOKENIZER.encode("CABD")),
         tuple(TOKENIZER.encode("D")),
     ]
@@ -66,7 +71,7 @@ def test_ids_that_are_never_drawn_are_left_out(tmp_path: Path) -> None:
     path.write_text("AB`CD", encoding="utf-8")  # ` is id 63
     found = read_known(Lookup(lookup_file=path), TOKENIZER, 63)
     assert found is not None
-    assert found.find(TOKENIZER.encode("AB"), 2, 9, 9).continuations == [tuple(TOKENIZER.encode("CD"))]
+    assert found.find(TOKENIZER.encode("AB"), 2, Reach(9), 9).continuations == [tuple(TOKENIZER.encode("CD"))]
 
 
 @pytest.mark.parametrize(

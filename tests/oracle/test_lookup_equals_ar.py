@@ -30,6 +30,7 @@ def lookup(model: Any, usable: int, answers: list[Any], rng: random.Random) -> P
         prompt_lookup_num_tokens=rng.choice((2, 10, 10, 40)),
         prompt_lookup_min=rng.choice((1, 1, 2)),
         prompt_lookup_max=rng.choice((2, 8)),
+        lookup_factor=rng.choice((1.0, 9.0, 9.0)),
         candidate_num=rng.choice((1, 9, 9, 9)),
         max_nodes=rng.choice((2, 9, 32, 32)),
     )
@@ -41,6 +42,7 @@ def beside_drafter(model: Any, usable: int, answers: list[Any], rng: random.Rand
         lookup=rng.choice((1, 5, 12)),
         prompt_lookup_min=1,
         prompt_lookup_max=rng.choice((2, 8)),
+        lookup_factor=rng.choice((1.0, 9.0, 9.0)),
         candidate_num=rng.choice((1, 1, 3)),
         diffusion_steps=rng.choice((1, 1, 2)),
         overlap=rng.choice((0, 2)),

@@ -129,7 +129,8 @@ class DFlash:
         more = self.settings.lookup
         if not more:
             return drafts
-        found = [sequence.look_up(Budget(more, more, more)) for sequence in sequences]
+        budget = Budget(self.settings.candidate_num, more, more)
+        found = [sequence.look_up(budget) for sequence in sequences]
         return [merged(draft, own, len(draft.tokens) + more) for draft, own in zip(drafts, found, strict=True)]
 
     def _put_aside(self, sequence: Sequence, features: Tensor | None) -> None:

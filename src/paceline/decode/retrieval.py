@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from paceline.decode.speculation import Lookup, Speculation
-from paceline.decode.suffix_index import SuffixIndex
+from paceline.decode.suffix_index import Reach, SuffixIndex
 from paceline.decode.tree import EMPTY, Proposal, chain, merged
 from paceline.errors import ConfigError
 from paceline.text import Tokenizer
@@ -36,16 +36,19 @@ class Retrieval:
         own: what stands in the sequence.
         known: a text beside it that all sequences share; it does not grow.
         shortest: how many tokens must stand as they stood there.
+        factor: tokens of a candidate for each that did, at most.
     """
 
     own: SuffixIndex
     known: SuffixIndex | None
     shortest: int
+    factor: float
 
     @classmethod
     def of(cls, text: Sequence[int], settings: Lookup | Speculation, known: SuffixIndex | None) -> Retrieval:
         """For a sequence that begins with `text`."""
-        return cls(SuffixIndex(text, settings.prompt_lookup_max), known, settings.prompt_lookup_min)
+        own = SuffixIndex(text, settings.prompt_lookup_max)
+        return cls(own, known, settings.prompt_lookup_min, settings.lookup_factor)
 
     def extend(self, tokens: Sequence[int]) -> None:
         """The sequence goes on."""
@@ -58,7 +61,8 @@ class Retrieval:
             text: the sequence.
         """
         indices = [index for index in (self.own, self.known) if index is not None]
-        found = [index.find(text, self.shortest, budget.tokens, budget.candidates) for index in indices]
+        reach = Reach(budget.tokens, self.factor)
+        found = [index.find(text, self.shortest, reach, budget.candidates) for index in indices]
         found.sort(key=lambda each: -each.matched)
         chains = [chain(tokens) for each in found for tokens in each.continuations]
         return reduce(lambda tree, more: merged(tree, more, budget.nodes), chains[: budget.candidates], EMPTY)

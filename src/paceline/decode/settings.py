@@ -48,6 +48,7 @@ class MethodSettings(TypedDict, total=False):
     prompt_lookup_num_tokens: int
     prompt_lookup_min: int
     prompt_lookup_max: int
+    lookup_factor: float
     lookup_file: str | Path | None
     alpha: float
     tau: float

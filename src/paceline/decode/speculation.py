@@ -1,7 +1,8 @@
 """What a round proposes: the settings of DFlash and of lookup. They change speed, never text (docs/equality.md).
 
 Numbers only; imports no torch. What they do is in `drafting`, `retrieval` and `tree`. Lookup has the words of vLLM
-(prompt_lookup_min, prompt_lookup_max) and of transformers (prompt_lookup_num_tokens).
+(prompt_lookup_min, prompt_lookup_max) and of transformers (prompt_lookup_num_tokens); lookup_factor is vLLM's
+suffix_decoding_max_spec_factor, and 1 there, too.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ MaxNodes = Annotated[
     ),
 ]
 ShortestSuffix = Annotated[
-    int, Setting("Lookup: tokens that must stand as they stood before, at least; 2.", least=1, most=64)
+    int, Setting("Lookup: tokens that must stand as they stood before, at least; 1.", least=1, most=64)
 ]
 LongestSuffix = Annotated[
-    int, Setting("Lookup: tokens that are compared, at most: what has most in common counts; 8.", least=1, most=64)
+    int, Setting("Lookup: tokens that are compared, at most: what has most in common counts; 16.", least=1, most=64)
+]
+Factor = Annotated[
+    float, Setting("Lookup: tokens of a candidate for each that stood so before, at most; 1.", least=0.01, most=1000)
 ]
 KnownFile = Annotated[
     str | Path | None, Setting("Lookup: a UTF-8 text file that answers may repeat, beside the prompt.")
@@ -90,8 +94,9 @@ class Speculation:
             "DFlash: tokens that a round's tree gets from what followed earlier in the text; 0.", least=0, most=256
         ),
     ] = 0
-    prompt_lookup_min: ShortestSuffix = 2
-    prompt_lookup_max: LongestSuffix = 8
+    prompt_lookup_min: ShortestSuffix = 1
+    prompt_lookup_max: LongestSuffix = 16
+    lookup_factor: Factor = 1.0
     lookup_file: KnownFile = None
     rescorer: Annotated[
         str | Path | None,
@@ -111,10 +116,9 @@ class Speculation:
             raise ConfigError(told, remedy="It must not rise.", param="final_temperature")
 
     @property
-    def is_one_pass(self) -> bool:
-        """True where the drafter gives one chain, from one pass over nothing but masks."""
-        plainly = (self.candidate_num, self.diffusion_steps, self.overlap) == (1, 1, 0)
-        return plainly and self.draft_temperature == "off"
+    def is_plain(self) -> bool:
+        """True where one candidate is drafted as the drafter says, from nothing but masks."""
+        return (self.candidate_num, self.overlap, self.draft_temperature) == (1, 0, "off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,9 +129,12 @@ class Lookup:
         ConfigError: a value out of range, or values at odds; names them and what is allowed.
     """
 
-    prompt_lookup_num_tokens: Annotated[int, Setting("Lookup: tokens of a candidate; 10.", least=1, most=256)] = 10
-    prompt_lookup_min: ShortestSuffix = 2
-    prompt_lookup_max: LongestSuffix = 8
+    prompt_lookup_num_tokens: Annotated[
+        int, Setting("Lookup: tokens of a candidate, at most; 16.", least=1, most=256)
+    ] = 16
+    prompt_lookup_min: ShortestSuffix = 1
+    prompt_lookup_max: LongestSuffix = 16
+    lookup_factor: Factor = 1.0
     candidate_num: Candidates = 2
     max_nodes: MaxNodes = 32
     lookup_file: KnownFile = None

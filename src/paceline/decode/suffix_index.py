@@ -2,17 +2,18 @@
 
 A suffix array that grows: the places of the text are kept in the order of what stands before them, read backwards, so
 those that have most in common with the end of a text are neighbours. A place costs one number, so that a file can be
-indexed, too. Prompt lookup decoding is Saxena's (2023), the longest suffix instead of a fixed one as in SuffixDecoding
-(arXiv 2411.04975). Numbers only: knows nothing of models, sequences or trees.
+indexed, too. Prompt lookup decoding is Saxena's (2023); that the longest suffix counts, and that what follows it is
+trusted as far as it is long, is of SuffixDecoding (arXiv 2411.04975). Numbers only: knows nothing of models or trees.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right, insort_right
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["NOTHING", "Found", "SuffixIndex"]
+__all__ = ["NOTHING", "Found", "Reach", "SuffixIndex"]
 
 _PLACES = 32
 """How many places are looked at behind one suffix: there is no end of them in text that repeats one token."""
@@ -30,6 +31,17 @@ class Found(NamedTuple):
 
 
 NOTHING = Found(0, [])
+
+
+class Reach(NamedTuple):
+    """How long a continuation is at most: so many tokens, and `factor` for each token of the suffix before it."""
+
+    tokens: int
+    factor: float = math.inf
+
+    def behind(self, matched: int) -> int:
+        """Tokens behind a suffix of so many; at least 1 of them, if any."""
+        return int(min(self.tokens, max(1.0, self.factor * matched)))
 
 
 class SuffixIndex:
@@ -51,14 +63,14 @@ class SuffixIndex:
             insort_right(self._places, len(self._tokens), key=self._before)
             self._tokens.append(token)
 
-    def find(self, text: Sequence[int], shortest: int, length: int, count: int) -> Found:
+    def find(self, text: Sequence[int], shortest: int, reach: Reach, count: int) -> Found:
         """What followed the longest suffix of `text` that is followed by anything.
 
         Where more than 32 places follow it, 32 of them count: the newest, if the suffix has `longest` tokens.
 
         Args:
             shortest: nothing is found behind a suffix that is shorter; at least 1.
-            length: tokens of a continuation at most; it ends where the indexed text ends.
+            reach: how long a continuation is at most; it ends where the indexed text ends, too.
             count: continuations at most.
         """
         end = list(text[-self._longest :])[::-1]
@@ -70,6 +82,7 @@ class SuffixIndex:
         low = bisect_left(self._places, end[:matched], key=self._before)
         high = bisect_right(self._places, end[:matched], key=lambda place: self._before(place)[:matched])
         places = sorted(self._places[max(low, high - _PLACES) : high], reverse=True)
+        length = reach.behind(matched)
         return Found(matched, _distinct([tuple(self._tokens[place : place + length]) for place in places], count))
 
     def _before(self, place: int) -> list[int]:
