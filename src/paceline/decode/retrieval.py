@@ -55,7 +55,7 @@ class Retrieval:
         self.own.extend(tokens)
 
     def propose(self, text: Sequence[int], budget: Budget) -> Proposal:
-        """What followed the longest suffix of `text`: first where it is longest, and in the sequence before elsewhere.
+        """What followed the longest suffix of `text` in each: first where it is longer, else in the sequence.
 
         Args:
             text: the sequence.
