@@ -22,6 +22,7 @@ from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, 
         (Asked(drafter="d"), False, "dflash"),
         (Asked("ar"), False, "ar"),
         (Asked("dflash", drafter="d"), False, "dflash"),
+        (Asked("lookup"), False, "lookup"),
         (Asked(), True, "diffusion"),
         (Asked("diffusion"), True, "diffusion"),
         (Asked(verifier="v"), True, "apd"),
@@ -35,13 +36,16 @@ def test_auto_goes_by_the_model_and_then_by_its_partner(asked: Asked, diffuses: 
 @pytest.mark.parametrize(
     ("asked", "diffuses", "message"),
     [
-        ({"method": "magic"}, False, "method is 'magic'. There are: auto, ar, dflash, diffusion, apd."),
+        ({"method": "magic"}, False, "method is 'magic'. There are: auto, ar, dflash, lookup, diffusion, apd."),
         ({"method": "diffusion"}, False, "method is 'diffusion', and the model is autoregressive"),
         ({"method": "apd"}, False, "method is 'apd', and the model is autoregressive"),
         ({"method": "apd", "verifier": "v"}, False, "method is 'apd', and the model is autoregressive"),
         ({"method": "dflash", "verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
         ({"method": "dflash"}, False, "there is no drafter"),
         ({"method": "ar", "drafter": "d"}, False, "drafter is 'd', and the method is 'ar', which uses none."),
+        ({"method": "lookup", "drafter": "d"}, False, "drafter is 'd', and the method is 'lookup', which uses none."),
+        ({"method": "lookup", "verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
+        ({"method": "lookup"}, True, "method is 'lookup', and the model is a diffusion language model"),
         ({"method": "ar"}, True, "method is 'ar', and the model is a diffusion language model"),
         ({"method": "dflash", "drafter": "d"}, True, "method is 'dflash', and the model is a diffusion"),
         ({"drafter": "some/folder"}, True, "drafter is 'some/folder', and a diffusion language model needs none"),
@@ -83,6 +87,7 @@ def test_the_bundled_target_brings_its_drafter() -> None:
     folder = bundled_folder(BUNDLED_TARGET)
     assert choose(Asked(), None) == choose(Asked("dflash"), folder) == Choice("dflash", folder, BUNDLED_DRAFTER)
     assert choose(Asked("ar"), None) == Choice("ar", folder, None)
+    assert choose(Asked("lookup"), None) == Choice("lookup", folder, None)
     assert choose(Asked(drafter="d"), None) == Choice("dflash", folder, "d")
 
 

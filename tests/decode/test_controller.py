@@ -154,6 +154,20 @@ def test_only_drafts_that_were_judged_are_experience() -> None:
     assert sum(it.calibration.right) == 1
 
 
+@pytest.mark.parametrize(("path", "judged", "right"), [([1, 3, 4], 2, 1), ([1, 2, 5], 2, 2), ([], 1, 0)])
+def test_what_was_looked_up_says_nothing_of_the_drafter(path: list[int], judged: int, right: int) -> None:
+    """Nodes 0, 1, 2 were drafted, the others found in the text: they have no score."""
+    it, pace = controller(FLAT), Pace()
+    proposal = Proposal((1, 2, 3, 4, 5, 6), (-1, -1, 1, 1, 3, 2), tuple(map(math.log, (0.5, 0.3, 0.2))))
+    it.learn(pace, Plan(4), proposal, path, min(len(path) + 1, 4))
+    assert sum(it.calibration.right) == right
+    assert sum(pace.accepted[1]) == right
+    assert sum(pace.checked[1]) == judged
+    plain = Pace()
+    it.learn(plain, Plan(1), Proposal((4, 5), (-1, 0)), [0, 1], 2)
+    assert plain == Pace()
+
+
 def test_an_unbiased_drafter_is_believed() -> None:
     """20,000 drafts of a drafter that says what is true: five standard deviations are below 0.03."""
     rng, calibration = random.Random(3), Calibration()

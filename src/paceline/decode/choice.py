@@ -19,7 +19,7 @@ from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, 
 
 __all__ = ["Asked", "Choice", "Chosen", "choose", "choose_method", "named_model"]
 
-Chosen = Literal["ar", "dflash", "diffusion", "apd"]
+Chosen = Literal["ar", "dflash", "lookup", "diffusion", "apd"]
 
 
 class Asked(NamedTuple):
@@ -56,7 +56,7 @@ def choose(asked: Asked, model: str | Path | None, find: Callable[[str | Path], 
         CheckpointError: no such model. ConfigError: as `choose_method`.
     """
     folder = find(named_model(asked, model))
-    if asked.drafter is None and folder == bundled_folder(BUNDLED_TARGET) and asked.method != "ar":
+    if asked.drafter is None and folder == bundled_folder(BUNDLED_TARGET) and asked.method not in ("ar", "lookup"):
         asked = asked._replace(drafter=BUNDLED_DRAFTER)
     if asked.verifier is None and folder == bundled_folder(BUNDLED_DLLM) and asked.method != "diffusion":
         asked = asked._replace(verifier=BUNDLED_VERIFIER)
@@ -91,7 +91,7 @@ def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:
     return "diffusion" if asked.verifier is None else "apd"
 
 
-def _for_target(asked: Asked) -> Literal["ar", "dflash"]:
+def _for_target(asked: Asked) -> Literal["ar", "dflash", "lookup"]:
     if asked.method in ("diffusion", "apd"):
         told = f"method is {asked.method!r}, and the model is autoregressive: it has no mask token."
         raise ConfigError(told, remedy="Give Dream or LLaDA, or use auto.", param="method")
@@ -100,7 +100,14 @@ def _for_target(asked: Asked) -> Literal["ar", "dflash"]:
         raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA as the model.", param="verifier")
     if asked.method == "dflash" and asked.drafter is None:
         raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
-    if asked.method == "ar" and asked.drafter is not None:
-        told = f"drafter is {str(asked.drafter)!r:.80}, and the method is 'ar', which uses none."
-        raise ConfigError(told, remedy="Leave it out, or use dflash.", param="drafter")
+    if asked.method in ("ar", "lookup"):
+        return _alone(asked)
     return "ar" if asked.drafter is None else "dflash"
+
+
+def _alone(asked: Asked) -> Literal["ar", "lookup"]:
+    if asked.drafter is not None:
+        told = f"drafter is {str(asked.drafter)!r:.80}, and the method is {asked.method!r}, which uses none."
+        remedy = "Leave it out, or use dflash" + ("." if asked.method == "ar" else ": it looks up, too, with lookup.")
+        raise ConfigError(told, remedy=remedy, param="drafter")
+    return "ar" if asked.method == "ar" else "lookup"

@@ -1,6 +1,7 @@
 """DFlash: a block-diffusion drafter proposes, the target verifies (arXiv 2602.06036).
 
-    propose   the drafter fills [anchor, MASK, …], conditioned on the target's features: a chain, or a tree (drafting)
+    propose   the drafter fills [anchor, MASK, …], conditioned on the target's features: a chain, or a tree (drafting);
+              on request, what followed earlier in the text joins it (retrieval)
     read      the target computes its own token after the anchor and after every draft, in one pass
     agree     the longest path of drafts that the target chose too
     commit    these and the target's next token; caches and features of exactly these stay
@@ -21,13 +22,16 @@ from torch import Tensor
 from paceline.cache.store import SequenceCache
 from paceline.completion import Round
 from paceline.decode.agree import agreed_path, surviving
+from paceline.decode.commit import commit_path, record
 from paceline.decode.controller import Controller
 from paceline.decode.drafting import Drafting, context_of
 from paceline.decode.rescoring import Joint
+from paceline.decode.retrieval import Budget, Retrieval
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import PLAIN, Plan, Speculation
+from paceline.decode.suffix_index import SuffixIndex
 from paceline.decode.target import Reading, Target
-from paceline.decode.tree import Proposal
+from paceline.decode.tree import Proposal, merged
 from paceline.models.drafter import Drafter
 from paceline.request import Sampling
 
@@ -43,6 +47,7 @@ class DFlash:
         settings: what a round proposes; the text is the same with all of them.
         controller: chooses blocks, steps and nodes anew in each round; None keeps to block size and settings.
         joint: weighs candidates anew, and knows how tokens follow each other.
+        known: a text that answers may repeat, beside their prompts.
     """
 
     target: Target
@@ -51,6 +56,7 @@ class DFlash:
     settings: Speculation = field(default_factory=Speculation)
     controller: Controller | None = None
     joint: Joint | None = None
+    known: SuffixIndex | None = None
     name = "dflash"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
@@ -62,7 +68,10 @@ class DFlash:
         assert not suffix, "`check` refuses holes"
         block, weight = self.drafter.spec.block, self.drafter.fc.weight
         shape = (block.num_layers, block.num_kv_heads, block.head_dim, len(prompt) + 256)
-        return self.target.open(prompt, sampling, seed, SequenceCache(*shape, weight.dtype, weight.device))
+        sequence = self.target.open(prompt, sampling, seed, SequenceCache(*shape, weight.dtype, weight.device))
+        if self.settings.lookup:
+            sequence.retrieval = Retrieval.of(prompt, self.settings, self.known)
+        return sequence
 
     @torch.inference_mode()
     def prefill(self, sequences: Many[Sequence]) -> list[tuple[int, ...]]:
@@ -81,21 +90,11 @@ class DFlash:
         proposed = time.perf_counter()
         readings = self.target.read(sequences, drafts)
         paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
-        runs = self._commit(sequences, readings, paths)
-        draft_seconds = (proposed - started) / len(sequences)
-        verify_seconds = (time.perf_counter() - proposed) / len(sequences)
-        rounds = [
-            Round(
-                draft.tokens,
-                tuple(reading.tokens),
-                tuple(run),
-                min(len(path), len(run)),
-                draft_seconds,
-                verify_seconds,
-                parents=() if draft.is_chain else draft.parents,
-            )
-            for draft, reading, run, path in zip(drafts, readings, runs, paths, strict=True)
-        ]
+        kept = [commit_path(*each) for each in zip(sequences, readings, paths, strict=True)]
+        for sequence, own in zip(sequences, kept, strict=True):
+            self._put_aside(sequence, own.features)
+        seconds = (proposed - started) / len(sequences), (time.perf_counter() - proposed) / len(sequences)
+        rounds = [record(*each, seconds) for each in zip(drafts, readings, paths, kept, strict=True)]
         for each in zip(sequences, plans, drafts, readings, paths, rounds, strict=True):
             self._look_back(*each)
         if self.controller is not None:
@@ -125,27 +124,19 @@ class DFlash:
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
         drafts = Drafting(self.target, self.drafter, self.settings, self.joint).propose(sequences, plans)
-        return drafts if self.controller is None else self.controller.keep(drafts, plans, _longest(sequences))
+        if self.controller is not None:
+            drafts = self.controller.keep(drafts, plans, _longest(sequences))
+        more = self.settings.lookup
+        if not more:
+            return drafts
+        budget = Budget(self.settings.candidate_num, more, more)
+        found = [sequence.look_up(budget) for sequence in sequences]
+        return [merged(draft, own, len(draft.tokens) + more) for draft, own in zip(drafts, found, strict=True)]
 
-    def _commit(self, sequences: Many[Sequence], readings: Many[Reading], paths: Many[list[int]]) -> list[list[int]]:
-        """Commit the agreed drafts and the bonus token, no more than may be; the cache covers all but the newest.
-
-        Returns:
-            What was committed.
-        """
-        runs = []
-        for sequence, reading, path in zip(sequences, readings, paths, strict=True):
-            rows = [0, *(node + 1 for node in path)][: sequence.remaining_tokens]
-            runs.append([reading.tokens[row] for row in rows])
-            sequence.cache.compact(sequence.cache.length, rows)
-            self._put_aside(sequence, reading.features, rows)
-            sequence.commit(runs[-1])
-        return runs
-
-    def _put_aside(self, sequence: Sequence, features: Tensor | None, rows: list[int] | None = None) -> None:
-        """Keep features of committed tokens, of some rows or all, until the drafter needs them; if it ever does."""
+    def _put_aside(self, sequence: Sequence, features: Tensor | None) -> None:
+        """Keep features of committed tokens until the drafter needs them; if it ever does."""
         if self.block_size > 1 and features is not None:
-            sequence.unread.append(features if rows is None else features[rows])
+            sequence.unread.append(features)
 
     def _look_back(
         self, sequence: Sequence, plan: Plan, draft: Proposal, reading: Reading, path: list[int], round: Round

@@ -109,7 +109,8 @@ class Drafting:
             for sequence, plan in zip(sequences, plans, strict=True)
         ]
         drafting = [each for each in asked if each.slots]
-        simple = self.settings == Speculation() and self.drafter.selector is None and self.joint is None
+        plain = self.settings.is_plain and all(plan.steps == 1 for plan in plans)
+        simple = plain and self.drafter.selector is None and self.joint is None
         propose = self._chains if simple else self._trees
         found = iter(propose(drafting) if drafting else ())
         return [next(found) if each.slots else EMPTY for each in asked]

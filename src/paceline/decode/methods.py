@@ -18,11 +18,13 @@ from paceline.decode.denoiser import Denoiser
 from paceline.decode.dflash import DFlash
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.drafting import Drafting
+from paceline.decode.lookup import PromptLookup
 from paceline.decode.ngram_table import NgramTable
 from paceline.decode.remasking import Remasking
 from paceline.decode.rescoring import Joint, SmallModel, TableOfNgrams
 from paceline.decode.settings import Own
-from paceline.decode.speculation import Speculation
+from paceline.decode.speculation import Lookup, Speculation
+from paceline.decode.suffix_index import SuffixIndex
 from paceline.decode.target import Target
 from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer
@@ -45,6 +47,7 @@ class Parts:
         settings: of the method, as `settings_of` gives them.
         ngrams: what APD's verifier says behind frequent contexts.
         rescorer: what weighs the candidates of DFlash anew.
+        known: a text that answers may repeat, beside their prompts.
     """
 
     model: Transformer
@@ -54,9 +57,10 @@ class Parts:
     settings: Own | None = None
     ngrams: NgramTable | None = None
     rescorer: Transformer | NgramTable | None = None
+    known: SuffixIndex | None = None
 
 
-def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | MaskedDiffusion | APD:
+def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | PromptLookup | MaskedDiffusion | APD:
     """The decoder, of parts that fit the method."""
     model, partner, usable_tokens, settings = parts.model, parts.partner, parts.usable_tokens, parts.settings
     if method == "diffusion":
@@ -71,9 +75,12 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
         assert settings is None or isinstance(settings, Speculation)
         settings, target, joint = settings or Speculation(), target_of(model, partner, usable_tokens), _joint(parts)
         if settings.block_size == "auto":
-            return _controlled(target, partner, settings, joint)
+            return _controlled(target, partner, settings, joint, parts.known)
         size = settings.block_size or partner.spec.block_size
-        return DFlash(target, partner, size, settings, joint=joint)
+        return DFlash(target, partner, size, settings, joint=joint, known=parts.known)
+    if method == "lookup":
+        assert isinstance(settings, Lookup)
+        return PromptLookup(target_of(model, None, usable_tokens), settings, parts.known)
     return Autoregressive(target_of(model, None, usable_tokens))
 
 
@@ -89,7 +96,9 @@ def _joint(parts: Parts) -> Joint | None:
     return None if parts.rescorer is None else TableOfNgrams(parts.rescorer)
 
 
-def _controlled(target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None) -> DFlash:
+def _controlled(
+    target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None, known: SuffixIndex | None
+) -> DFlash:
     """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose."""
     if settings.candidate_num == 1:
         settings = replace(settings, candidate_num=_CANDIDATES, max_nodes=_NODES)
@@ -98,4 +107,4 @@ def _controlled(target: Target, drafter: Drafter, settings: Speculation, joint: 
     first = min(first_block_size(target.model.spec.hidden_size), longest)
     book = CostBook(Drafting(target, drafter, settings, joint), sizes)
     steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
-    return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint)
+    return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint, known)

@@ -14,17 +14,17 @@ from typing import Any, Literal, TypedDict
 
 from paceline.decode.adaptive import Adaptive, Schedule
 from paceline.decode.remasking import Freeze, Remasking, StepSchedule, Strategy
-from paceline.decode.speculation import Speculation, TemperatureSchedule
+from paceline.decode.speculation import Lookup, Speculation, TemperatureSchedule
 from paceline.errors import ConfigError
 from paceline.given import checked
 from paceline.settings import Either, canonical, fields_of
 
 __all__ = ["EVERY_METHOD", "SWITCHED_BY", "MethodSettings", "Own", "section_of", "settings_of"]
 
-Own = Remasking | Adaptive | Speculation
+Own = Remasking | Adaptive | Speculation | Lookup
 """The settings of one method."""
 
-_METHODS: dict[str, type[Own]] = {"dflash": Speculation, "apd": Adaptive, "diffusion": Remasking}
+_METHODS: dict[str, type[Own]] = {"dflash": Speculation, "lookup": Lookup, "apd": Adaptive, "diffusion": Remasking}
 
 
 def section_of(method: str) -> str:
@@ -42,7 +42,8 @@ SWITCHED_BY = {"draft_temperature": ("initial_temperature", "final_temperature")
 class MethodSettings(TypedDict, total=False):
     """The keywords of `LLM` that belong to a method.
 
-    They are the fields of `Speculation` (dflash), `Adaptive` (apd) and `Remasking` (diffusion), and the sections.
+    They are the fields of `Speculation` (dflash), `Lookup` (lookup), `Adaptive` (apd) and `Remasking` (diffusion), and
+    the sections.
     """
 
     block_size: int | Literal["auto"] | None
@@ -56,6 +57,12 @@ class MethodSettings(TypedDict, total=False):
     overlap: int
     rescorer: str | Path | None
     rescorer_weight: float
+    lookup: int
+    prompt_lookup_num_tokens: int
+    prompt_lookup_min: int
+    prompt_lookup_max: int
+    lookup_factor: float
+    lookup_file: str | Path | None
     alpha: float
     tau: float
     schedule: Schedule
@@ -74,6 +81,7 @@ class MethodSettings(TypedDict, total=False):
     cache: Freeze
     end_last: bool
     dflash_params: Mapping[str, Any]
+    lookup_params: Mapping[str, Any]
     apd_params: Mapping[str, Any]
     diffusion_params: Mapping[str, Any]
 

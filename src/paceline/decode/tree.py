@@ -27,7 +27,8 @@ class Proposal:
     Attributes:
         tokens: of each node.
         parents: index of the node before each, -1 for the anchor; smaller than the node's own.
-        scores: log probability of the path down to each, as far as the drafter knows; empty where nobody asked.
+        scores: log probability of the path down to each of the first nodes, as far as the drafter knows; the others
+            were found elsewhere. Empty where nobody asked.
     """
 
     tokens: tuple[int, ...]
@@ -164,7 +165,10 @@ def strongest(proposal: Proposal, nodes: int) -> Proposal:
 
 
 def merged(first: Proposal, second: Proposal, nodes: int) -> Proposal:
-    """Both in one tree of at most `nodes`: all of `first`, and of `second` what is not there and finds room."""
+    """Both in one tree of at most `nodes`: all of `first`, and of `second` what is not there and finds room.
+
+    What comes of `second` has no scores.
+    """
     tokens, parents = list(first.tokens[:nodes]), list(first.parents[:nodes])
     known = {(parent, token): node for node, (parent, token) in enumerate(zip(parents, tokens, strict=True))}
     places = {ROOT: ROOT}
@@ -178,7 +182,7 @@ def merged(first: Proposal, second: Proposal, nodes: int) -> Proposal:
             parents.append(key[0])
         if key in known:
             places[node] = known[key]
-    return Proposal(tuple(tokens), tuple(parents))
+    return Proposal(tuple(tokens), tuple(parents), first.scores[:nodes])
 
 
 def only(proposal: Proposal, wanted: Sequence[bool]) -> Proposal:
