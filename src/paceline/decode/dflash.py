@@ -43,6 +43,7 @@ class DFlash:
         settings: what a round proposes; the text is the same with all of them.
         controller: chooses blocks, steps and nodes anew in each round; None keeps to block size and settings.
         joint: weighs candidates anew, and knows how tokens follow each other.
+        noisy, selecting, scored: as in `Drafting`.
     """
 
     target: Target
@@ -51,6 +52,9 @@ class DFlash:
     settings: Speculation = field(default_factory=Speculation)
     controller: Controller | None = None
     joint: Joint | None = None
+    noisy: bool = True
+    selecting: bool = True
+    scored: bool = False
     name = "dflash"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
@@ -77,7 +81,8 @@ class DFlash:
         started = time.perf_counter()
         plans = self._plan(sequences)
         self.remember([sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
-        drafts = self._propose(sequences, plans)
+        grown = self._propose(sequences, plans)
+        drafts = self._keep(grown, plans, sequences)
         proposed = time.perf_counter()
         readings = self.target.read(sequences, drafts)
         paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
@@ -93,8 +98,11 @@ class DFlash:
                 draft_seconds,
                 verify_seconds,
                 parents=() if draft.is_chain else draft.parents,
+                scores=draft.scores,
+                plan=plan,
+                dropped=len(whole.tokens) - len(draft.tokens),
             )
-            for draft, reading, run, path in zip(drafts, readings, runs, paths, strict=True)
+            for plan, whole, draft, reading, run, path in zip(plans, grown, drafts, readings, runs, paths, strict=True)
         ]
         for each in zip(sequences, plans, drafts, readings, paths, rounds, strict=True):
             self._look_back(*each)
@@ -124,7 +132,11 @@ class DFlash:
         return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences))
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
-        drafts = Drafting(self.target, self.drafter, self.settings, self.joint).propose(sequences, plans)
+        parts = self.target, self.drafter, self.settings, self.joint, self.noisy, self.selecting, self.scored
+        return Drafting(*parts).propose(sequences, plans)
+
+    def _keep(self, drafts: list[Proposal], plans: Many[Plan], sequences: Many[Sequence]) -> list[Proposal]:
+        """What of them is read."""
         return drafts if self.controller is None else self.controller.keep(drafts, plans, _longest(sequences))
 
     def _commit(self, sequences: Many[Sequence], readings: Many[Reading], paths: Many[list[int]]) -> list[list[int]]:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from paceline.errors import ConfigError
+from paceline.plan import Plan
 from paceline.settings import Setting, check_kinds, check_ranges
 
 __all__ = ["PLAIN", "Plan", "Speculation", "TemperatureSchedule", "spread"]
@@ -81,13 +82,6 @@ class Speculation:
         if self.final_temperature > self.initial_temperature:
             told = f"final_temperature is {self.final_temperature}, initial_temperature {self.initial_temperature}."
             raise ConfigError(told, remedy="It must not rise.", param="final_temperature")
-
-
-class Plan(NamedTuple):
-    """What a sequence proposes in a round: rows of a block, the anchor included, and passes over it at most."""
-
-    block_size: int
-    steps: int = 1
 
 
 PLAIN = Plan(1)
