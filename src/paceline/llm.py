@@ -59,6 +59,7 @@ class LLM:
             float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
         max_batch: answers decoded together.
+        explain: rounds hold the drafter's probabilities of a chain, too, which takes a little longer.
         settings: what only the method has; docs/trees.md, docs/apd.md and docs/diffusion.md list it. What is left out
             has the method's default; a `window` or `kv_window` of None is all.
 
@@ -77,6 +78,7 @@ class LLM:
         device: str = "auto",
         precision: Precision = "exact",
         max_batch: int = 8,
+        explain: bool = False,
         **settings: Unpack[MethodSettings],
     ) -> None:
         _check_batch(max_batch)
@@ -113,6 +115,7 @@ class LLM:
             settings=own,
             ngrams=ngrams_for(own, beside, self.verifier),
             rescorer=rescorer_for(own, self.model, self.tokenizer, self._usable_tokens),
+            scored=explain,
         )
         self._decoder: Decoder[Any] = decoder_of(chosen, parts)
 

@@ -44,7 +44,7 @@ class Decoding:
     device: Device = "auto"
     threads: Threads = None
 
-    def open(self) -> LLM:
+    def open(self, *, explain: bool = False) -> LLM:
         """The model, and torch with so many threads.
 
         Raises:
@@ -54,7 +54,7 @@ class Decoding:
 
         set_threads(self.threads)
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("threads", "settings")}
-        return LLM(**own, **self.settings)
+        return LLM(**own, **self.settings, explain=explain)
 
 
 @dataclass(frozen=True, slots=True)

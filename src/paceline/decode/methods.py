@@ -57,6 +57,7 @@ class Parts:
         settings: of the method, as `settings_of` gives them.
         ngrams: what APD's verifier says behind frequent contexts.
         rescorer: what weighs the candidates of DFlash anew.
+        scored: DFlash keeps how likely the drafts of a chain are, too.
     """
 
     model: Transformer
@@ -66,6 +67,7 @@ class Parts:
     settings: Own | None = None
     ngrams: NgramTable | None = None
     rescorer: Transformer | NgramTable | None = None
+    scored: bool = False
 
 
 def choose_method(asked: Asked, diffuses: bool) -> Chosen:
@@ -96,7 +98,7 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
         if settings.block_size == "auto":
             return _controlled(target, partner, settings, joint)
         size = settings.block_size or partner.spec.block_size
-        return DFlash(target, partner, size, settings, joint=joint)
+        return DFlash(target, partner, size, settings, joint=joint, scored=parts.scored)
     return Autoregressive(target_of(model, None, usable_tokens))
 
 
