@@ -20,7 +20,17 @@ from paceline.bench.method import Method, Task, pass_bytes
 from paceline.bench.model_clock import ModelClock, timed
 from paceline.bench.options import CurveBench, as_plain_data
 from paceline.bench.pair import measured_pair
-from paceline.bench.race import Judge, Outcome, Race, decode_with, dtypes_in_effect, sampling_of, tasks_of, threads
+from paceline.bench.race import (
+    Judge,
+    Outcome,
+    Race,
+    decode_with,
+    dtypes_in_effect,
+    joined,
+    sampling_of,
+    tasks_of,
+    threads,
+)
 from paceline.bench.scenarios import read_scenarios
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
@@ -202,11 +212,11 @@ def _points(
     setups: Sequence[Setup], outcomes: Sequence[Mapping[str, Outcome]], judged: Sequence[Mapping[str, list[Fidelity]]]
 ) -> list[dict[str, Any]]:
     """A point for each setup, over the prompts of these scenarios together."""
-    baseline = _joined(_BASELINE.name, outcomes).runs
+    baseline = joined(_BASELINE.name, outcomes).runs
     plain_ms = figures(baseline, baseline)["ms_per_token"]
 
     def figures_of(setup: Setup) -> Iterator[dict[str, Any]]:
-        outcome = _joined(setup.name, outcomes)
+        outcome = joined(setup.name, outcomes)
         found = figures(outcome.runs, baseline)
         speedup = plain_ms / found["ms_per_token"]
         yield {"precision": setup.precision, "block_size": setup.block_size, "speedup": speedup} | found
@@ -214,10 +224,3 @@ def _points(
         yield fidelity_figures([each for found in judged for each in found[setup.name]])
 
     return [{name: figure for part in figures_of(setup) for name, figure in part.items()} for setup in setups]
-
-
-def _joined(name: str, outcomes: Sequence[Mapping[str, Outcome]]) -> Outcome:
-    return Outcome(
-        [run for each in outcomes for run in each[name].runs],
-        [verdict for each in outcomes for verdict in each[name].verdicts],
-    )

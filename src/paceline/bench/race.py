@@ -27,7 +27,17 @@ from paceline.engine.loop import Decoder, Job, run
 from paceline.llm import LLM
 from paceline.request import Sampling
 
-__all__ = ["Judge", "Outcome", "Race", "decode_with", "dtypes_in_effect", "sampling_of", "tasks_of", "threads"]
+__all__ = [
+    "Judge",
+    "Outcome",
+    "Race",
+    "decode_with",
+    "dtypes_in_effect",
+    "joined",
+    "sampling_of",
+    "tasks_of",
+    "threads",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +65,14 @@ class Outcome:
         wrong = {name: verdict.first_wrong for name, verdict in self.verdicts if not verdict.identical}
         near_ties = sum(verdict.near_ties for _, verdict in self.verdicts)
         return {"identical": not wrong, "near_ties": near_ties, "mismatches": wrong}
+
+
+def joined(name: str, outcomes: Sequence[Mapping[str, Outcome]]) -> Outcome:
+    """What one method did in several scenarios."""
+    return Outcome(
+        [run for each in outcomes for run in each[name].runs],
+        [verdict for each in outcomes for verdict in each[name].verdicts],
+    )
 
 
 class Race:
