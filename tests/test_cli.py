@@ -103,6 +103,8 @@ def test_version(run: Run) -> None:
             "block_size is set, and the method is 'ar'",
         ),
         (("--model", TARGET, "--method", "dflash", "text"), 2, "--drafter"),
+        ((*MUTE, "--prompt-ids", "1", "--method", "lookup"), 2, "uses none"),
+        ((*MUTE, "--prompt-ids", "1", "--lookup-file", "x"), 2, "and lookup is 0"),
         (("--model", "/no/such/folder", "text"), 1, "no model"),
         (("--model", TARGET, "--drafter", TARGET, "--prompt-ids", "1"), 1, "DFlashDraftModel"),
     ],
@@ -214,6 +216,20 @@ def test_stats_are_said_beside_the_text(run: Run, talking: Any, expected: str) -
     for word in ("dflash: 20 tokens", "tokens/s", "acceptance length", "rounds", "draft", "verify", "other", "seed 5"):
         assert word in told.err
     assert "seed 5" in run("generate", *talking, "hello", "--json", "--stats", "--seed", 5).err
+
+
+def test_lookup_needs_no_drafter(run: Run, pair: tuple[Path, Path], expected: str, tmp_path: Path) -> None:
+    alone = ("generate", "--model", pair[0], "--method", "lookup", "hello", "--max-tokens", 20)
+    told = run(*alone, "--prompt-lookup-min", 1, "--candidate-num", 3, "--stats", "--show-blocks")
+    assert told.out.replace("⟦", "").replace("⟧", "") == f"{expected}\n"
+    for word in ("lookup: 20 tokens", "acceptance length", "rounds"):
+        assert word in told.err
+    (tmp_path / "known.txt").write_text("hello hello", encoding="utf-8")
+    found = json.loads(run(*alone, "--lookup-file", tmp_path / "known.txt", "--json").out)
+    assert (found["text"], found["stats"]["method"]) == (expected, "lookup")
+    missing = run(*alone, "--lookup-file", tmp_path / "none.txt")
+    assert (missing.code, missing.out, missing.err.count("\n")) == (2, "", 1)
+    assert "lookup_file" in missing.err
 
 
 # blocks

@@ -92,6 +92,13 @@ def test_tokens_that_are_no_text_and_drafts_without_probabilities() -> None:
     ]
 
 
+def test_what_was_looked_up() -> None:
+    round = timed(Round((4, 5, 6), (5, 0, 7, 8), (5, 7), 1, 0.0, 0.0, parents=(-1, -1, 1)))
+    both = replace(round, scores=(math.log(0.5),), plan=Plan(2))
+    assert round_told(1, round, 3, None).splitlines()[0] == "round 1: looked up in the text"
+    assert round_told(1, both, 3, None).splitlines()[2:5] == ["  - 4 0.50", "  + 5 looked up", "    - 6 looked up"]
+
+
 def test_what_agrees_behind_the_end_of_the_answer_did_not_come_in() -> None:
     round = timed(Round((4, 5), (4, 5, 6), (4, 5, 6), 2, 0.0, 0.0, plan=Plan(3))).cut(1)
     assert round_told(1, round, 3, None).splitlines()[2:] == ["  + 4", "    - 5", "  the answer ends"]
@@ -108,7 +115,9 @@ def test_the_answer_comes_behind_its_rounds(run: Run, tmp_path: Any) -> None:
     assert run(*flags, "--explain", "--show-blocks").out == run(*flags, "--show-blocks").out
 
 
-@pytest.mark.parametrize("settings", [(), ("--method", "ar"), ("--candidate-num", 4), ("--block-size", 1)])
+@pytest.mark.parametrize(
+    "settings", [(), ("--method", "ar"), ("--candidate-num", 4), ("--block-size", 1), ("--lookup", 4)]
+)
 def test_every_round_is_told(run: Run, settings: tuple[object, ...]) -> None:
     told = run("generate", *MUTE[: 4 if "ar" not in settings else 2], *MUTE[4:], *settings, "--explain")
     assert told.code == 0, told.err

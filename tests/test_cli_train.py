@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from small_zoo import build_small
 from talking import Run, run, talking_pair
 from tiny import tiny_transformer
@@ -22,7 +23,6 @@ from tokenizers import Tokenizer
 
 from paceline import LLM, Sampling
 from paceline.cli import train
-from paceline.errors import UnsupportedModel
 from paceline.lock import alone_in
 from paceline.models.drafter_spec import DFlash2
 from paceline.models.load import load_drafter, load_transformer
@@ -78,8 +78,7 @@ def test_a_trained_pair_decodes(run: Run, built: Path, tmp_path: Path) -> None:
         assert first.token_ids == second.token_ids
 
 
-def test_a_drafter_of_version_2_is_trained_and_loads(run: Run, built: Path, tmp_path: Path) -> None:
-    """And is refused where it would decode, until that uses its selector."""
+def test_a_drafter_of_version_2_is_trained_and_decodes(run: Run, built: Path, tmp_path: Path) -> None:
     assert train_pair(run, built, tmp_path / "out", 1).code == 0
     target, second = tmp_path / "out" / "target", tmp_path / "second"
     given = ("--drafter-version", 2, "--selector-rank", 4, "--selector-top-k", 5)
@@ -87,12 +86,29 @@ def test_a_drafter_of_version_2_is_trained_and_loads(run: Run, built: Path, tmp_
     assert told.code == 0, told.err
     drafter = load_drafter(second, load_transformer(target))
     assert drafter.spec.v2 == DFlash2(kernel_size=2, group_size=16, selector_rank=4, selector_top_k=5)
-    with pytest.raises(UnsupportedModel, match="decoding does not use its selector yet"):
-        LLM(target, drafter=second)
-    assert LLM(target, drafter=second, method="ar").method == "ar"
+    fast, plain = (
+        llm.generate("Once", Sampling(max_tokens=20))[0] for llm in (LLM(target, drafter=second), LLM(target))
+    )
+    assert fast.token_ids == plain.token_ids
     told = learn_from(run, built, target, tmp_path / "out" / "draft" / "answers", second)
     assert told.code == 1
     assert "was trained with other settings" in told.err
+
+
+def test_a_drafter_goes_on_from_another_as_the_second_version(run: Run, built: Path, tmp_path: Path) -> None:
+    """With a rate of next to nothing, all that both versions have stays."""
+    assert train_pair(run, built, tmp_path / "out", 1).code == 0
+    target, first, second = tmp_path / "out" / "target", tmp_path / "out" / "draft", tmp_path / "second"
+    given = ("--start", first, "--drafter-version", 2, "--learning-rate", 1e-7, "--block-size", 12)
+    told = learn_from(run, built, target, first / "answers", second, *given)
+    assert told.code == 0, told.err
+    begun, found = (load_drafter(folder, load_transformer(target)) for folder in (first, second))
+    assert (begun.spec.v2, found.spec.v2 is not None, found.spec.block_size) == (None, True, 12)
+    for name, tensor in begun.state_dict().items():
+        assert torch.allclose(found.state_dict()[name], tensor, atol=1e-2)
+    told = learn_from(run, built, target, first / "answers", second, *given[2:])
+    assert told.code == 1
+    assert "was trained with other settings: start" in told.err
 
 
 def test_a_target_is_taught_out_of_its_loops(run: Run, built: Path, tmp_path: Path) -> None:

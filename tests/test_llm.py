@@ -341,6 +341,7 @@ def test_nothing_is_decoded_where_one_of_many_prompts_is_bad(llm: LLM, monkeypat
     [
         ({"method": "magic"}, "magic"), ({"method": "dflash"}, "no drafter"), ({"precision": "int3"}, "int3"),
         ({"device": "warp"}, "warp"), ({"verifier": "x"}, "verifier"), ({"candidate_num": 0}, "candidate_num"),
+        ({"method": "lookup", "drafter": DRAFT}, "uses none"), ({"lookup": 3}, "lookup is set"),
         ({"max_batch": 0}, "max_batch"), ({"drafter": DRAFT, "block_size": 0}, "block_size"),
         ({"drafter": DRAFT, "block_size": 65}, "block_size"),
     ],
@@ -364,6 +365,7 @@ def test_models_that_are_not_there_or_do_not_fit(tmp_path: Path) -> None:
 
 def test_method_in_effect(plain: LLM, mute: LLM) -> None:
     assert (plain.method, mute.method, LLM(TARGET).method) == ("ar", "dflash", "ar")
+    assert LLM(TARGET, method="lookup").method == "lookup"
 
 
 def test_what_plain_decoding_does_not_use_is_refused_where_it_was_asked_for() -> None:
@@ -380,6 +382,26 @@ def test_what_plain_decoding_does_not_use_is_refused_where_it_was_asked_for() ->
 def test_a_device_that_is_not_there_is_refused(name: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         LLM(TARGET, device=name)
+
+
+def test_lookup_gives_plain_decodings_text_and_follows_a_file(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    plain = LLM(pair[0], method="ar")
+    letters = Sampling(max_tokens=40, logit_bias=dict.fromkeys(plain.encode("abcdefghijklmnopqrstuvwxyz"), 60.0))
+    wanted = plain.generate("hello", letters)[0]
+    (tmp_path / "known.txt").write_text(f"hello{wanted.text}", encoding="utf-8")
+    ways: list[dict[str, Any]] = [{"method": "lookup"}, {"drafter": pair[1], "lookup": 8}]
+    for way in ways:
+        alone = LLM(pair[0], **way).generate("hello", letters)[0]
+        helped = LLM(pair[0], lookup_file=tmp_path / "known.txt", **way).generate("hello", letters)[0]
+        assert alone.token_ids == helped.token_ids == wanted.token_ids
+        assert alone.stats.method == way.get("method", "dflash")
+        assert helped.stats.acceptance_length > max(5.0, alone.stats.acceptance_length)
+
+
+def test_a_known_text_needs_a_tokenizer(tmp_path: Path) -> None:
+    (tmp_path / "known.txt").write_text("text")
+    with pytest.raises(ConfigError, match="the checkpoint has no tokenizer"):
+        LLM(TARGET, method="lookup", lookup_file=tmp_path / "known.txt")
 
 
 def test_a_device_that_computes_nothing_is_refused() -> None:

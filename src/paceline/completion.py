@@ -40,8 +40,8 @@ class Round:
         contexts_looked_up, contexts_found, verifier_skipped: contexts of its drafts that APD looked up in a table of
             n-grams / of these, those it has / whether they were enough, so that the verifier was not asked.
         parents: of a tree, for each of `proposed` the index of the draft before it, -1 for none; empty for a chain.
-        scores: log probability of the path down to each of `proposed`, as far as the drafter knows; empty for a chain,
-            unless the decoder was told to keep them, and where nothing is drafted.
+        scores: log probability of the path down to each of `proposed`, as far as the drafter knows: not of those that
+            were looked up, which are the last; empty for a chain, unless the decoder was told to keep them.
         plan: what it set out to propose; None where the method has no plans.
         dropped: drafts that the drafter had beside `proposed`, and that were not worth reading.
         ended: whether the answer ended with it.
@@ -129,16 +129,16 @@ class Stats:
     """How an answer came about.
 
     Attributes:
-        method: "ar", "dflash", "diffusion" or "apd".
+        method: "ar", "dflash", "lookup", "diffusion" or "apd".
         rounds: forward passes of the target after the prompt pass; all passes of a diffusion language model, which has
             no prompt pass. APD's verifier reads once in each that is not skipped.
         completion_tokens: all new tokens, as in `Usage`.
         accepted_per_round: tokens committed per round, the bonus token included; cut where the answer ended. The first
             token of a target comes from its prompt pass and is not counted, so the sum is completion_tokens - 1; for
             diffusion and APD it is completion_tokens.
-        drafted_tokens, checked_tokens, accepted_tokens: proposed by the drafter / of these, judged (what follows the
-            first difference is not) / of these, kept in the answer. The first draft of an APD step is kept unjudged
-            and is in none of them. All are 0 where no other model judges: plain decoding and diffusion.
+        drafted_tokens, checked_tokens, accepted_tokens: proposed by the drafter or looked up / of these, judged (what
+            follows the first difference is not) / of these, kept in the answer. The first draft of an APD step is kept
+            unjudged and is in none of them. All are 0 where no other model judges: plain decoding and diffusion.
         draft_seconds, verify_seconds, total_seconds: wall clock; total includes the prompt pass. All passes of a
             diffusion language model are drafting.
         prefix_tokens, reused_tokens, contexts_looked_up, contexts_found: as in `Round`, over all rounds.

@@ -23,6 +23,7 @@ from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, tar
 from paceline.decode.ngram_table import ngrams_for
 from paceline.decode.noise import derive_seed, draw_seed
 from paceline.decode.rescoring import rescorer_for
+from paceline.decode.retrieval import read_known
 from paceline.decode.settings import MethodSettings, settings_of
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
@@ -50,9 +51,9 @@ class LLM:
         drafter: the same for a DFlash drafter of `model`; None is its own where `model` is the bundled target.
         verifier: the same for APD's verifier, a small autoregressive model with the tokenizer of the diffusion model;
             None is its own where `model` is the bundled diffusion model.
-        method: "dflash" needs a drafter, "ar" decodes plainly, "diffusion" needs a diffusion language model, "apd" such
-            a model and a verifier; "auto" is apd where there is a verifier, else diffusion for a diffusion language
-            model, and dflash where there is a drafter.
+        method: "dflash" needs a drafter, "lookup" drafts what followed earlier in the text, "ar" decodes plainly,
+            "diffusion" needs a diffusion language model, "apd" such a model and a verifier; "auto" is apd where there
+            is a verifier, else diffusion for a diffusion language model, dflash where there is a drafter, and else ar.
         device: "auto" is CUDA where there is one, else the CPU.
         precision: "exact" computes in float32: DFlash and plain decoding give the same text, except after a
             certified near-tie. "mixed" has products and drafter in bfloat16, the target's attention and norms in
@@ -60,8 +61,8 @@ class LLM:
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
         max_batch: answers decoded together.
         explain: rounds hold the drafter's probabilities of a chain, too, which takes a little longer.
-        settings: what only the method has; docs/trees.md, docs/apd.md and docs/diffusion.md list it. What is left out
-            has the method's default; a `window` or `kv_window` of None is all.
+        settings: what only the method has; docs/trees.md, docs/lookup.md, docs/apd.md and docs/diffusion.md list
+            it. What is left out has the method's default; a `window` or `kv_window` of None is all.
 
     Raises:
         CheckpointError: a folder that cannot be loaded. VocabularyMismatch: two models of other tokens.
@@ -85,7 +86,7 @@ class LLM:
         diffuses = method in ("apd", "diffusion") or verifier is not None
         bundled = BUNDLED_DLLM if diffuses else BUNDLED_TARGET
         folder = resolve(bundled if model is None else model)
-        if drafter is None and folder == bundled_folder(BUNDLED_TARGET) and method != "ar":
+        if drafter is None and folder == bundled_folder(BUNDLED_TARGET) and method not in ("ar", "lookup"):
             drafter = BUNDLED_DRAFTER
         if verifier is None and folder == bundled_folder(BUNDLED_DLLM) and method != "diffusion":
             verifier = BUNDLED_VERIFIER
@@ -115,13 +116,14 @@ class LLM:
             settings=own,
             ngrams=ngrams_for(own, beside, self.verifier),
             rescorer=rescorer_for(own, self.model, self.tokenizer, self._usable_tokens),
+            known=read_known(own, self.tokenizer, self._usable_tokens),
             scored=explain,
         )
         self._decoder: Decoder[Any] = decoder_of(chosen, parts)
 
     @property
     def method(self) -> str:
-        """The method in effect, "ar", "dflash", "diffusion" or "apd"."""
+        """The method in effect, "ar", "dflash", "lookup", "diffusion" or "apd"."""
         return self._decoder.name
 
     @property

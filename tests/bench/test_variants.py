@@ -50,6 +50,8 @@ def test_the_list_of_the_bundled_drafter() -> None:
         "chain, overlap 3": {"overlap": 3},
         "tree 32, overlap 1": {"overlap": 1},
         "tree 32, overlap 3": {"overlap": 3},
+        "chain, lookup 10": {"lookup": 10},
+        "tree 32, lookup 10": {"lookup": 10},
         "chosen by the machine": {"block_size": "auto"},
     }
 
@@ -65,7 +67,7 @@ def test_parts_that_need_something() -> None:
     plain, full = sweep_variants(8, False, None), sweep_variants(8, True, "small")
     more = [variant for variant in full if variant not in plain]
     assert {variant.name: changed(variant) for variant in more} == {
-        "chain 8, without selector": {"selecting": False},
+        "chain, without selector": {"selecting": False},
         "tree 32, without selector": {"selecting": False},
         "tree 32, re-scored 0.5": {"rescorer": "small"},
         "tree 32, re-scored 0.8": {"rescorer": "small", "rescorer_weight": 0.8},

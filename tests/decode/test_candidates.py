@@ -9,6 +9,7 @@ from paceline.decode.candidates import Candidates, behind_each_other, independen
 from paceline.decode.tree import Ranked
 from paceline.models.drafter_spec import DFlash2
 from paceline.models.selector import CandidateSelector
+from paceline.models.transformer import initialize
 
 
 def found(seed: int = 0) -> Candidates:
@@ -23,6 +24,7 @@ def found(seed: int = 0) -> Candidates:
 def selector() -> CandidateSelector:
     torch.manual_seed(1)
     model = CandidateSelector(20, 6, DFlash2(2, 8, 5, 4)).double()
+    initialize(model)
     torch.nn.init.normal_(model.successor_codebook)
     return model.requires_grad_(False)
 

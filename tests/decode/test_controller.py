@@ -29,7 +29,9 @@ def seen(accepted: int, checked: int, rounds: int = 20) -> Pace:
     return pace
 
 
-@pytest.mark.parametrize(("hidden", "rows"), [(256, 8), (1024, 9), (2048, 10), (4096, 10), (2**24, 16), (2**30, 16)])
+@pytest.mark.parametrize(
+    ("hidden", "rows"), [(32, 8), (256, 8), (257, 9), (1024, 9), (4096, 10), (5120, 11), (2**24, 16), (2**30, 16)]
+)
 def test_the_formula_of_the_article_as_printed_rounded_up(hidden: int, rows: int) -> None:
     assert first_block_size(hidden) == rows
 
@@ -170,6 +172,20 @@ def test_only_drafts_that_were_judged_are_experience() -> None:
     it.learn(Pace(), Plan(4), proposal, [1], 2)
     assert sum(it.calibration.seen) == 3
     assert sum(it.calibration.right) == 1
+
+
+@pytest.mark.parametrize(("path", "judged", "right"), [([1, 3, 4], 2, 1), ([1, 2, 5], 2, 2), ([], 1, 0)])
+def test_what_was_looked_up_says_nothing_of_the_drafter(path: list[int], judged: int, right: int) -> None:
+    """Nodes 0, 1, 2 were drafted, the others found in the text: they have no score."""
+    it, pace = controller(FLAT), Pace()
+    proposal = Proposal((1, 2, 3, 4, 5, 6), (-1, -1, 1, 1, 3, 2), tuple(map(math.log, (0.5, 0.3, 0.2))))
+    it.learn(pace, Plan(4), proposal, path, min(len(path) + 1, 4))
+    assert sum(it.calibration.right) == right
+    assert sum(pace.accepted[1]) == right
+    assert sum(pace.checked[1]) == judged
+    plain = Pace()
+    it.learn(plain, Plan(1), Proposal((4, 5), (-1, 0)), [0, 1], 2)
+    assert plain == Pace()
 
 
 def test_an_unbiased_drafter_is_believed() -> None:

@@ -54,7 +54,6 @@ def test_a_tree_of_one_candidate_is_the_chain(temperature: float, top_k: int) ->
         {"max_nodes": 3},
         {"pruning_threshold": 1.0},
         {"block_size": 4},
-        {"draft_temperature": "fixed", "final_temperature": 0.1},
     ],
 )
 def test_what_does_not_change_a_chain_does_not_slow_it_down(settings: dict[str, Any]) -> None:

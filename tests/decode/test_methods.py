@@ -11,9 +11,11 @@ from paceline.decode.adaptive import Adaptive
 from paceline.decode.apd import APD
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.diffusion import MaskedDiffusion
+from paceline.decode.lookup import PromptLookup
 from paceline.decode.methods import Asked, Parts, choose_method, decoder_of, target_of
 from paceline.decode.remasking import Remasking
-from paceline.decode.speculation import Speculation
+from paceline.decode.speculation import Lookup, Speculation
+from paceline.decode.suffix_index import SuffixIndex
 from paceline.decode.target import Target
 from paceline.errors import ConfigError, UnsupportedModel
 from paceline.models.diffusion_spec import Diffusion
@@ -26,6 +28,7 @@ from paceline.models.diffusion_spec import Diffusion
         (Asked(drafter="d"), False, "dflash"),
         (Asked("ar"), False, "ar"),
         (Asked("dflash", drafter="d"), False, "dflash"),
+        (Asked("lookup"), False, "lookup"),
         (Asked(), True, "diffusion"),
         (Asked("diffusion"), True, "diffusion"),
         (Asked(verifier="v"), True, "apd"),
@@ -39,13 +42,16 @@ def test_auto_goes_by_the_model_and_then_by_its_partner(asked: Asked, diffuses: 
 @pytest.mark.parametrize(
     ("asked", "diffuses", "message"),
     [
-        ({"method": "magic"}, False, "method is 'magic'. There are: auto, ar, dflash, diffusion, apd."),
+        ({"method": "magic"}, False, "method is 'magic'. There are: auto, ar, dflash, lookup, diffusion, apd."),
         ({"method": "diffusion"}, False, "method is 'diffusion', and the model is autoregressive"),
         ({"method": "apd"}, False, "method is 'apd', and the model is autoregressive"),
         ({"method": "apd", "verifier": "v"}, False, "method is 'apd', and the model is autoregressive"),
         ({"method": "dflash", "verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
         ({"method": "dflash"}, False, "there is no drafter"),
         ({"method": "ar", "drafter": "d"}, False, "drafter is 'd', and the method is 'ar', which uses none."),
+        ({"method": "lookup", "drafter": "d"}, False, "drafter is 'd', and the method is 'lookup', which uses none."),
+        ({"method": "lookup", "verifier": "v"}, False, "verifier is 'v', and the model is autoregressive"),
+        ({"method": "lookup"}, True, "method is 'lookup', and the model is a diffusion language model"),
         ({"method": "ar"}, True, "method is 'ar', and the model is a diffusion language model"),
         ({"method": "dflash", "drafter": "d"}, True, "method is 'dflash', and the model is a diffusion"),
         ({"drafter": "some/folder"}, True, "drafter is 'some/folder', and a diffusion language model needs none"),
@@ -72,6 +78,19 @@ def test_the_decoder_has_what_was_asked_for() -> None:
         "dflash", Parts(model=model, partner=drafter, usable_tokens=60, settings=Speculation(block_size=9))
     )
     assert (dflash.block_size, dflash.target) == (9, target_of(model, drafter, 60))
+
+
+def test_what_looks_up_has_its_settings_and_the_known_text() -> None:
+    model, known = tiny_transformer(tiny_spec()), SuffixIndex([1, 2, 3], 8)
+    drafter = tiny_drafter(tiny_drafter_spec(model.spec), model)
+    found: Any = decoder_of("lookup", Parts(model=model, usable_tokens=60, settings=Lookup(), known=known))
+    assert found == PromptLookup(target_of(model, None, 60), Lookup(), known)
+    for size in (None, "auto"):
+        settings = Speculation(lookup=4, block_size=size)  # type: ignore[arg-type]
+        found = decoder_of(
+            "dflash", Parts(model=model, partner=drafter, usable_tokens=60, settings=settings, known=known)
+        )
+        assert (found.settings.lookup, found.known) == (4, known)
 
 
 def test_a_diffusion_model_is_no_target() -> None:

@@ -10,7 +10,7 @@ import pytest
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.remasking import Remasking
 from paceline.decode.settings import EVERY_METHOD, MethodSettings, settings_of
-from paceline.decode.speculation import Speculation
+from paceline.decode.speculation import Lookup, Speculation
 from paceline.errors import ConfigError
 
 
@@ -18,6 +18,7 @@ def test_what_is_left_out_has_the_methods_own_default() -> None:
     assert settings_of("apd", {}) == Adaptive(alpha=0.7, tau=0.5, schedule="adaptive", window=32, kv_window=16)
     assert settings_of("diffusion", {}) == Remasking(window=None, kv_window=None)
     assert settings_of("dflash", {}) == Speculation(candidate_num=1, diffusion_steps=1, overlap=0)
+    assert settings_of("lookup", {}) == Lookup(candidate_num=2, max_nodes=32, prompt_lookup_num_tokens=16)
     assert settings_of("ar", {}) is None
 
 
@@ -41,6 +42,10 @@ def test_the_articles_word_for_the_window() -> None:
         ("dflash", {"window_size": 8}, "window is set, and the method is 'dflash': it is a setting of apd and diff"),
         ("ar", {"steps": None}, "steps is set, and the method is 'ar': it is a setting of diffusion."),
         ("apd", {"alpa": 0.7}, "alpa is 0.7: no such setting. Did you mean alpha?"),
+        ("dflash", {"prompt_lookup_num_tokens": 8}, "prompt_lookup_num_tokens is set, and the method is 'dflash'"),
+        ("lookup", {"lookup": 8}, "lookup is set, and the method is 'lookup': it is a setting of dflash."),
+        ("lookup", {"block_size": 8}, "block_size is set, and the method is 'lookup': it is a setting of dflash."),
+        ("ar", {"lookup_file": "x"}, "it is a setting of dflash and lookup."),
         ("apd", {"window": 0}, "window is 0. It must be an integer or null of at least 1; null is all."),
         ("apd", {"kv_window": 0}, "kv_window is 0."),
         ("apd", {"window": "all"}, "window is 'all'."),
@@ -58,11 +63,13 @@ def test_what_cannot_be_is_refused(method: str, given: dict[str, Any], message: 
 def test_type_checkers_are_told_the_same() -> None:
     """Names and types of the keywords are those of the fields; one name has one type."""
     told = get_type_hints(MethodSettings)
-    hints = [get_type_hints(config) for config in (Speculation, Adaptive, Remasking)]
+    hints = [get_type_hints(config) for config in (Speculation, Lookup, Adaptive, Remasking)]
     for hint in hints:
         assert {name: told[name] for name in hint} == hint
     assert set(told) - set().union(*hints) == {"window_size"}
     assert [field.name for field in EVERY_METHOD.fields if field.setting.alias] == ["window"]
-    assert not {field.name for field in fields(Speculation)} & {*hints[1], *hints[2]}
     both = {field.name for field in fields(Adaptive)} & {field.name for field in fields(Remasking)}
     assert both == {"window", "kv_window"}
+    shared = {"candidate_num", "max_nodes", "prompt_lookup_min", "prompt_lookup_max", "lookup_factor", "lookup_file"}
+    assert {field.name for field in fields(Speculation)} & {field.name for field in fields(Lookup)} == shared
+    assert not {*hints[0], *hints[1]} & {*hints[2], *hints[3]}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from paceline.decode.speculation import Speculation, spread
+from paceline.decode.speculation import Lookup, Speculation, spread
 from paceline.errors import ConfigError
 
 
@@ -38,6 +38,10 @@ def test_adaptive_rises_with_what_surprised() -> None:
         ),
         ({"block_size": "big"}, "block_size is 'big'."),
         ({"candidate_num": 0}, "candidate_num is 0."),
+        ({"lookup": 257}, "lookup is 257."),
+        ({"lookup": 4, "lookup_file": 3}, "lookup_file is 3."),
+        ({"lookup_file": "notes.txt"}, "lookup_file is 'notes.txt', and lookup is 0. Set lookup"),
+        ({"prompt_lookup_min": 17}, "prompt_lookup_min is 17, prompt_lookup_max 16. It must not be greater."),
         ({"candidate_num": True}, "candidate_num is True."),
         ({"max_nodes": 257}, "max_nodes is 257."),
         ({"pruning_threshold": 1.1}, "pruning_threshold is 1.1. It must be a number of at least 0 and of at most 1."),
@@ -52,3 +56,28 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Speculation(**given)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"lookup_factor": 0}, "lookup_factor is 0."),
+        ({"prompt_lookup_num_tokens": 0}, "prompt_lookup_num_tokens is 0."),
+        ({"prompt_lookup_max": True}, "prompt_lookup_max is True."),
+        ({"prompt_lookup_min": 3, "prompt_lookup_max": 2}, "prompt_lookup_min is 3, prompt_lookup_max 2."),
+        ({"candidate_num": 65}, "candidate_num is 65."),
+        ({"max_nodes": 0}, "max_nodes is 0."),
+        ({"lookup_file": b"x"}, "lookup_file is b'x'."),
+    ],
+)
+def test_settings_of_lookup_that_cannot_be(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Lookup(**given)
+    assert message in str(caught.value)
+
+
+def test_plain_drafting_needs_no_ranking() -> None:
+    assert Speculation().is_plain
+    assert Speculation(block_size=9, lookup=5, max_nodes=3).is_plain
+    for given in ({"candidate_num": 2}, {"overlap": 1}, {"draft_temperature": "fixed"}):
+        assert not Speculation(**given).is_plain  # type: ignore[arg-type]

@@ -117,6 +117,12 @@ def test_merged_holds_both_and_counts_common_prefixes_once() -> None:
     assert merged(EMPTY, other, 10).tokens == other.tokens
 
 
+def test_merged_keeps_the_scores_of_the_first() -> None:
+    tree = Proposal((5, 6), (-1, -1), (-0.5, -1.0))
+    assert merged(tree, chain([5, 7]), 10) == Proposal((5, 6, 7), (-1, -1, 0), (-0.5, -1.0))
+    assert merged(tree, chain([5, 7]), 1) == Proposal((5,), (-1,), (-0.5,))
+
+
 def test_children_are_found_by_their_token() -> None:
     tree = Proposal((5, 6, 7, 8), (-1, -1, 1, 1))
     assert [tree.child(-1, 6), tree.child(1, 8), tree.child(1, 5), tree.child(0, 7)] == [1, 3, None, None]

@@ -24,7 +24,7 @@ from paceline.request import Sampling
 from paceline.train import drafter as recipe
 from paceline.train.blocks import Blocks, block_mask, open_blocks, predict
 from paceline.train.denoise import denoise, reveal
-from paceline.train.drafter import bundled_drafter_spec, draft_loss, first_block_size, train_drafter
+from paceline.train.drafter import bundled_drafter_spec, draft_loss, train_drafter
 from paceline.train.losses import decay_weights, divergence, pace_weights, token_nats, weighted_mean
 from paceline.train.options import DrafterConfig, FitConfig, Objective
 from paceline.train.responses import Responses
@@ -307,12 +307,3 @@ def test_the_bundled_drafter_fits_the_bundled_target() -> None:
     assert spec.target_layer_ids == (3, 7, 11, 15)
     assert (spec.block_size, spec.num_target_layers, spec.causal) == (16, 16, (False, False))
     assert spec.block.hidden_size == target.hidden_size
-
-
-@pytest.mark.parametrize(
-    ("hidden", "block"),
-    [(32, 8), (256, 8), (257, 9), (1024, 9), (2048, 10), (4096, 10), (5120, 11), (2**24, 16), (2**30, 16)],
-)
-def test_the_first_guess_of_a_block_size(hidden: int, block: int) -> None:
-    """min(16, max(8, log2(hidden) / 2 + 4)), rounded up."""
-    assert first_block_size(hidden) == block

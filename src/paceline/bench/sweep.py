@@ -36,6 +36,7 @@ from paceline.decode.dflash import DFlash
 from paceline.decode.methods import Parts, decoder_of
 from paceline.decode.ngram_table import NgramTable
 from paceline.decode.rescoring import rescorer_for
+from paceline.decode.retrieval import read_known
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder
 from paceline.errors import ConfigError
@@ -140,6 +141,7 @@ def _decoders(llm: LLM, variants: Sequence[Variant]) -> dict[str, Decoder[Any]]:
             end_token_ids=llm.end_token_ids,
             settings=variant.settings,
             rescorer=loaded[named],
+            known=read_known(variant.settings, llm.tokenizer, usable),
         )
         decoder = decoder_of("dflash", parts)
         assert isinstance(decoder, DFlash)

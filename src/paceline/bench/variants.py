@@ -66,7 +66,9 @@ def sweep_variants(block_size: int, selector: bool, rescorer: str | Path | None)
         *(_schedule(schedule) for schedule in ("fixed", "adaptive")),
         *(_chain("overlap", f"chain, overlap {count}", overlap=count) for count in (1, 3)),
         *(_tree("overlap", f"tree 32, overlap {count}", overlap=count) for count in (1, 3)),
-        *(_without_selector(block_size) if selector else ()),
+        _chain("retrieval", "chain, lookup 10", lookup=10),
+        _tree("retrieval", "tree 32, lookup 10", lookup=10),
+        *(_without_selector() if selector else ()),
         *(_rescored(rescorer) if rescorer is not None else ()),
         _chain("controller", "chosen by the machine", block_size="auto"),
     ]
@@ -96,8 +98,8 @@ def _schedule(schedule: TemperatureSchedule) -> Variant:
     return _tree("temperature", name, diffusion_steps=4, draft_temperature=schedule)
 
 
-def _without_selector(block_size: int) -> list[Variant]:
-    chain = Variant("selector", f"{chain_name(block_size)}, without selector", selecting=False)
+def _without_selector() -> list[Variant]:
+    chain = Variant("selector", "chain, without selector", selecting=False)
     return [chain, _tree("selector", "tree 32, without selector")._replace(selecting=False)]
 
 

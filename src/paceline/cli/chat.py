@@ -182,7 +182,7 @@ def _figures(talk: _Talk, taken: list[Chunk], seconds: float) -> str:
     tokens = sum(len(chunk.token_ids) for chunk in taken)
     stats = Stats.of(talk.llm.method, [chunk.round for chunk in taken if chunk.round is not None], tokens, seconds)
     parts = [f"{tokens} tokens", f"{stats.tokens_per_second:.1f} tokens/s"]
-    if stats.method == "dflash":
+    if stats.method in ("dflash", "lookup"):
         parts.append(f"acceptance length {stats.acceptance_length:.2f}")
     elif stats.method in ("diffusion", "apd"):
         parts.append(f"{stats.tokens_per_forward:.2f} tokens per forward")

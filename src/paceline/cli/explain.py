@@ -49,17 +49,18 @@ def round_told(number: int, round: Round, last: int | None, tokenizer: Tokenizer
         tokenizer: tokens are told as ids without one.
     """
     path = round.agreed[: len(round.committed)]
-    lines = [f"round {number}: {_why(round.plan)}", f"  {_spent(round)}", *_tree(round, path, last, tokenizer)]
+    lines = [f"round {number}: {_why(round)}", f"  {_spent(round)}", *_tree(round, path, last, tokenizer)]
     if len(round.committed) > len(path):
         before = round.proposed[path[-1]] if path else last
         lines.append(f"  = {_text(round.committed[len(path)], before, tokenizer)}, the target's own")
     return "\n".join([*lines, *["  the answer ends"] * round.ended])
 
 
-def _why(plan: Plan | None) -> str:
+def _why(round: Round) -> str:
     """The budget of a round, and its reason."""
+    plan = round.plan
     if plan is None:
-        return "plain decoding"
+        return "looked up in the text" if round.proposed else "plain decoding"
     passes = "1 pass" if plan.steps == 1 else f"at most {plan.steps} passes"
     told = "plain decoding" if plan.block_size == 1 else f"block {plan.block_size}, {passes}"
     rates = f"{plan.tokens_per_second:.0f} tokens/s expected, {plan.plain_tokens_per_second:.0f} of plain decoding"
@@ -110,6 +111,8 @@ def _probability(round: Round, node: int, parent: int) -> str:
     """What the drafter gives a draft behind the one before it; nothing where it was not asked."""
     if not round.scores:
         return ""
+    if node >= len(round.scores):
+        return " looked up"
     return f" {math.exp(round.scores[node] - (0.0 if parent < 0 else round.scores[parent])):.2f}"
 
 

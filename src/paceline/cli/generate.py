@@ -64,8 +64,8 @@ def generate(
     hole = None if prefix is None and suffix is None else Infill(prefix or "", suffix or "")
     request = _read_prompt(prompt, file, prompt_ids, hole, chat)
     llm = decoding.open(explain=explain)
-    if explain and llm.method not in ("ar", "dflash"):
-        told = f"--explain is set, and the method is {llm.method!r}: no target reads what a drafter proposes."
+    if explain and llm.method in ("diffusion", "apd"):
+        told = f"--explain is set, and the method is {llm.method!r}: no target reads what is proposed."
         raise ConfigError(told, remedy="Use --show-blocks, --stats or --json.", param="explain")
     if as_json:
         _print_json(llm.generate([request], sampling)[0], stats)

@@ -36,7 +36,7 @@ class Decoding:
         Method,
         Setting(
             "auto is apd where there is a verifier, dflash where there is a drafter, diffusion for other diffusion "
-            "language models, else ar: plain."
+            "language models, else ar: plain. lookup needs no drafter: it proposes what followed earlier in the text."
         ),
     ] = "auto"
     settings: Annotated[Mapping[str, Any], EVERY_METHOD] = field(default_factory=dict)

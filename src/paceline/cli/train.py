@@ -84,6 +84,7 @@ def drafter(
         Path | None,
         typer.Option(exists=True, file_okay=False, help="Folder answers/ of an earlier run, to learn from the same."),
     ] = None,
+    start: Annotated[str | None, typer.Option(help="A drafter of this target to go on with, as on other text.")] = None,
     mask_token: MaskToken = "<|mask|>",
     turn_start: TurnStart = TURN_START,
     threads: Threads = None,
@@ -94,7 +95,8 @@ def drafter(
 
     set_threads(threads)
     names = {"mask_token": mask_token, "turn_start": turn_start}
-    make_drafter(resolve(target), corpus, recipe, responses, **names, out=out, answers_folder=answers)
+    begun = None if start is None else resolve(start)
+    make_drafter(resolve(target), corpus, recipe, responses, **names, out=out, answers_folder=answers, start=begun)
     say(f"Wrote {out}.")
 
 

@@ -185,12 +185,18 @@ class Controller:
         ]
 
     def learn(self, pace: Pace, plan: Plan, proposal: Proposal, path: Sequence[int], checked: int) -> None:
-        """Take in how a proposal fared: `path` are the nodes that agreed, `checked` the places that were judged."""
-        if not proposal.tokens:
+        """Take in how a proposal fared: `path` are the nodes that agreed, `checked` the places that were judged.
+
+        Nodes without a score are not the drafter's, and say nothing of it.
+        """
+        drafted = proposal.parents[: len(proposal.scores)]
+        if not drafted:
             return
+        path = [node for node in path if node < len(drafted)]
+        checked = min(checked, len(path) + ((path[-1] if path else ROOT) in drafted))
         pace.learn(plan.steps, len(path), checked)
         ends, right = {ROOT, *path[: max(0, checked - 1)]}, set(path)
-        for node, parent in enumerate(proposal.parents):
+        for node, parent in enumerate(drafted):
             if parent in ends:
                 self.calibration.learn(_conditional(proposal, node), node in right)
 

@@ -1,6 +1,7 @@
 """DFlash: a block-diffusion drafter proposes, the target verifies (arXiv 2602.06036).
 
-    propose   the drafter fills [anchor, MASK, …], conditioned on the target's features: a chain, or a tree (drafting)
+    propose   the drafter fills [anchor, MASK, …], conditioned on the target's features: a chain, or a tree (drafting);
+              on request, what followed earlier in the text joins it (retrieval)
     read      the target computes its own token after the anchor and after every draft, in one pass
     agree     the longest path of drafts that the target chose too
     commit    these and the target's next token; caches and features of exactly these stay
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -21,17 +22,20 @@ from torch import Tensor
 from paceline.cache.store import SequenceCache
 from paceline.completion import Round
 from paceline.decode.agree import agreed_path, surviving
+from paceline.decode.commit import commit_path, record
 from paceline.decode.controller import Controller
 from paceline.decode.drafting import Drafting, context_of
 from paceline.decode.rescoring import Joint
+from paceline.decode.retrieval import Budget, Retrieval
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import PLAIN, Plan, Speculation
+from paceline.decode.suffix_index import SuffixIndex
 from paceline.decode.target import Reading, Target
-from paceline.decode.tree import Proposal
+from paceline.decode.tree import Proposal, merged
 from paceline.models.drafter import Drafter
 from paceline.request import Sampling
 
-__all__ = ["DFlash"]
+__whole_ = ["DFlash"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +47,7 @@ class DFlash:
         settings: what a round proposes; the text is the same with all of them.
         controller: chooses blocks, steps and nodes anew in each round; None keeps to block size and settings.
         joint: weighs candidates anew, and knows how tokens follow each other.
+        known: a text that answers may repeat, beside their prompts.
         noisy, selecting, scored: as in `Drafting`.
     """
 
@@ -52,6 +57,7 @@ class DFlash:
     settings: Speculation = field(default_factory=Speculation)
     controller: Controller | None = None
     joint: Joint | None = None
+    known: SuffixIndex | None = None
     noisy: bool = True
     selecting: bool = True
     scored: bool = False
@@ -66,7 +72,10 @@ class DFlash:
         assert not suffix, "`check` refuses holes"
         block, weight = self.drafter.spec.block, self.drafter.fc.weight
         shape = (block.num_layers, block.num_kv_heads, block.head_dim, len(prompt) + 256)
-        return self.target.open(prompt, sampling, seed, SequenceCache(*shape, weight.dtype, weight.device))
+        sequence = self.target.open(prompt, sampling, seed, SequenceCache(*shape, weight.dtype, weight.device))
+        if self.settings.lookup:
+            sequence.retrieval = Retrieval.of(prompt, self.settings, self.known)
+        return sequence
 
     @torch.inference_mode()
     def prefill(self, sequences: Many[Sequence]) -> list[tuple[int, ...]]:
@@ -82,27 +91,19 @@ class DFlash:
         plans = self._plan(sequences)
         self.remember([sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
         grown = self._propose(sequences, plans)
-        drafts = self._keep(grown, plans, sequences)
+        worth = self._keep(grown, plans, sequences)
+        drafts = self._look_up(worth, sequences)
         proposed = time.perf_counter()
         readings = self.target.read(sequences, drafts)
         paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
-        runs = self._commit(sequences, readings, paths)
-        draft_seconds = (proposed - started) / len(sequences)
-        verify_seconds = (time.perf_counter() - proposed) / len(sequences)
+        kept = [commit_path(*each) for each in zip(sequences, readings, paths, strict=True)]
+        for sequence, own in zip(sequences, kept, strict=True):
+            self._put_aside(sequence, own.features)
+        seconds = (proposed - started) / len(sequences), (time.perf_counter() - proposed) / len(sequences)
+        records = [record(*each, seconds) for each in zip(drafts, readings, paths, kept, strict=True)]
         rounds = [
-            Round(
-                draft.tokens,
-                tuple(reading.tokens),
-                tuple(run),
-                min(len(path), len(run)),
-                draft_seconds,
-                verify_seconds,
-                parents=() if draft.is_chain else draft.parents,
-                scores=draft.scores,
-                plan=plan,
-                dropped=len(whole.tokens) - len(draft.tokens),
-            )
-            for plan, whole, draft, reading, run, path in zip(plans, grown, drafts, readings, runs, paths, strict=True)
+            replace(each, plan=plan, dropped=len(whole.tokens) - len(own.tokens))
+            for each, plan, whole, own in zip(records, plans, grown, worth, strict=True)
         ]
         for each in zip(sequences, plans, drafts, readings, paths, rounds, strict=True):
             self._look_back(*each)
@@ -136,28 +137,22 @@ class DFlash:
         return Drafting(*parts).propose(sequences, plans)
 
     def _keep(self, drafts: list[Proposal], plans: Many[Plan], sequences: Many[Sequence]) -> list[Proposal]:
-        """What of them is read."""
+        """What of them is worth reading."""
         return drafts if self.controller is None else self.controller.keep(drafts, plans, _longest(sequences))
 
-    def _commit(self, sequences: Many[Sequence], readings: Many[Reading], paths: Many[list[int]]) -> list[list[int]]:
-        """Commit the agreed drafts and the bonus token, no more than may be; the cache covers all but the newest.
+    def _look_up(self, drafts: list[Proposal], sequences: Many[Sequence]) -> list[Proposal]:
+        """The drafts, and what followed earlier in the text."""
+        more = self.settings.lookup
+        if not more:
+            return drafts
+        budget = Budget(self.settings.candidate_num, more, more)
+        found = [sequence.look_up(budget) for sequence in sequences]
+        return [merged(draft, own, len(draft.tokens) + more) for draft, own in zip(drafts, found, strict=True)]
 
-        Returns:
-            What was committed.
-        """
-        runs = []
-        for sequence, reading, path in zip(sequences, readings, paths, strict=True):
-            rows = [0, *(node + 1 for node in path)][: sequence.remaining_tokens]
-            runs.append([reading.tokens[row] for row in rows])
-            sequence.cache.compact(sequence.cache.length, rows)
-            self._put_aside(sequence, reading.features, rows)
-            sequence.commit(runs[-1])
-        return runs
-
-    def _put_aside(self, sequence: Sequence, features: Tensor | None, rows: list[int] | None = None) -> None:
-        """Keep features of committed tokens, of some rows or all, until the drafter needs them; if it ever does."""
+    def _put_aside(self, sequence: Sequence, features: Tensor | None) -> None:
+        """Keep features of committed tokens until the drafter needs them; if it ever does."""
         if self.block_size > 1 and features is not None:
-            sequence.unread.append(features if rows is None else features[rows])
+            sequence.unread.append(features)
 
     def _look_back(
         self, sequence: Sequence, plan: Plan, draft: Proposal, reading: Reading, path: list[int], round: Round

@@ -119,10 +119,9 @@ class Drafting:
         return [next(found) if each.slots else EMPTY for each in asked]
 
     def _simple(self, asked: Many[_Asked]) -> bool:
-        """The drafter's own choices are all that is asked for; the other settings do not change these."""
-        chains = self.settings.candidate_num == 1 and not self.settings.overlap
-        alone = self._selector is None and self.joint is None and self.noisy
-        return chains and alone and not self.scored and all(each.steps == 1 for each in asked)
+        """The drafter's own choices are all that is asked for."""
+        plain = self.settings.is_plain and all(each.steps == 1 for each in asked)
+        return plain and self._selector is None and self.joint is None and self.noisy and not self.scored
 
     @property
     def _selector(self) -> CandidateSelector | None:

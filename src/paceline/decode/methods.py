@@ -18,11 +18,13 @@ from paceline.decode.denoiser import Denoiser
 from paceline.decode.dflash import DFlash
 from paceline.decode.diffusion import MaskedDiffusion
 from paceline.decode.drafting import Drafting
+from paceline.decode.lookup import PromptLookup
 from paceline.decode.ngram_table import NgramTable
 from paceline.decode.remasking import Remasking
 from paceline.decode.rescoring import Joint, SmallModel, TableOfNgrams
 from paceline.decode.settings import Own
-from paceline.decode.speculation import Speculation
+from paceline.decode.speculation import Lookup, Speculation
+from paceline.decode.suffix_index import SuffixIndex
 from paceline.decode.target import Target
 from paceline.errors import ConfigError
 from paceline.models.drafter import Drafter
@@ -35,7 +37,7 @@ _BLOCKS = (4, 8, 12, 16)
 _CANDIDATES, _NODES = 16, 48
 """What the machine chooses from, where nothing was asked for."""
 
-Chosen = Literal["ar", "dflash", "diffusion", "apd"]
+Chosen = Literal["ar", "dflash", "lookup", "diffusion", "apd"]
 
 
 class Asked(NamedTuple):
@@ -57,6 +59,7 @@ class Parts:
         settings: of the method, as `settings_of` gives them.
         ngrams: what APD's verifier says behind frequent contexts.
         rescorer: what weighs the candidates of DFlash anew.
+        known: a text that answers may repeat, beside their prompts.
         scored: DFlash keeps how likely the drafts of a chain are, too.
     """
 
@@ -67,6 +70,7 @@ class Parts:
     settings: Own | None = None
     ngrams: NgramTable | None = None
     rescorer: Transformer | NgramTable | None = None
+    known: SuffixIndex | None = None
     scored: bool = False
 
 
@@ -81,7 +85,7 @@ def choose_method(asked: Asked, diffuses: bool) -> Chosen:
     return _for_diffusion(asked) if diffuses else _for_target(asked)
 
 
-def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | MaskedDiffusion | APD:
+def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | PromptLookup | MaskedDiffusion | APD:
     """The decoder, of parts that fit the method."""
     model, partner, usable_tokens, settings = parts.model, parts.partner, parts.usable_tokens, parts.settings
     if method == "diffusion":
@@ -96,9 +100,12 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Masked
         assert settings is None or isinstance(settings, Speculation)
         settings, target, joint = settings or Speculation(), target_of(model, partner, usable_tokens), _joint(parts)
         if settings.block_size == "auto":
-            return _controlled(target, partner, settings, joint)
+            return _controlled(target, partner, settings, joint, parts.known)
         size = settings.block_size or partner.spec.block_size
-        return DFlash(target, partner, size, settings, joint=joint, scored=parts.scored)
+        return DFlash(target, partner, size, settings, joint=joint, known=parts.known, scored=parts.scored)
+    if method == "lookup":
+        assert isinstance(settings, Lookup)
+        return PromptLookup(target_of(model, None, usable_tokens), settings, parts.known)
     return Autoregressive(target_of(model, None, usable_tokens))
 
 
@@ -114,7 +121,9 @@ def _joint(parts: Parts) -> Joint | None:
     return None if parts.rescorer is None else TableOfNgrams(parts.rescorer)
 
 
-def _controlled(target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None) -> DFlash:
+def _controlled(
+    target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None, known: SuffixIndex | None
+) -> DFlash:
     """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose."""
     if settings.candidate_num == 1:
         settings = replace(settings, candidate_num=_CANDIDATES, max_nodes=_NODES)
@@ -123,7 +132,7 @@ def _controlled(target: Target, drafter: Drafter, settings: Speculation, joint: 
     first = min(first_block_size(target.model.spec.hidden_size), longest)
     book = CostBook(Drafting(target, drafter, settings, joint), sizes)
     steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
-    return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint)
+    return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint, known)
 
 
 def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:
@@ -142,7 +151,7 @@ def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:
     return "diffusion" if asked.verifier is None else "apd"
 
 
-def _for_target(asked: Asked) -> Literal["ar", "dflash"]:
+def _for_target(asked: Asked) -> Literal["ar", "dflash", "lookup"]:
     if asked.method in ("diffusion", "apd"):
         told = f"method is {asked.method!r}, and the model is autoregressive: it has no mask token."
         raise ConfigError(told, remedy="Give Dream or LLaDA, or use auto.", param="method")
@@ -151,7 +160,14 @@ def _for_target(asked: Asked) -> Literal["ar", "dflash"]:
         raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA as the model.", param="verifier")
     if asked.method == "dflash" and asked.drafter is None:
         raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
-    if asked.method == "ar" and asked.drafter is not None:
-        told = f"drafter is {str(asked.drafter)!r:.80}, and the method is 'ar', which uses none."
-        raise ConfigError(told, remedy="Leave it out, or use dflash.", param="drafter")
+    if asked.method in ("ar", "lookup"):
+        return _alone(asked)
     return "ar" if asked.drafter is None else "dflash"
+
+
+def _alone(asked: Asked) -> Literal["ar", "lookup"]:
+    if asked.drafter is not None:
+        told = f"drafter is {str(asked.drafter)!r:.80}, and the method is {asked.method!r}, which uses none."
+        remedy = "Leave it out, or use dflash" + ("." if asked.method == "ar" else ": it looks up, too, with lookup.")
+        raise ConfigError(told, remedy=remedy, param="drafter")
+    return "ar" if asked.method == "ar" else "lookup"

@@ -16,6 +16,7 @@ from paceline.cache.store import SequenceCache
 from paceline.decode.controller import Pace
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, process
+from paceline.decode.retrieval import Budget, Retrieval
 from paceline.decode.sampling import choose
 from paceline.decode.tree import Proposal
 from paceline.request import Sampling
@@ -40,6 +41,7 @@ class Sequence:
         unread: features of committed tokens that are not in `draft_cache` yet, [tokens, taps * hidden] each.
         joint_cache: K/V of a small model that weighs candidates, of some of the committed tokens; None without one.
         pace: how drafting has gone so far, for a controller.
+        retrieval: what may be copied from the text so far; None where nobody looks anything up.
     """
 
     tokens: list[int]
@@ -55,6 +57,7 @@ class Sequence:
     unread: list[Tensor] = field(default_factory=list)
     joint_cache: SequenceCache | None = None
     pace: Pace = field(default_factory=Pace)
+    retrieval: Retrieval | None = None
 
     @property
     def new_tokens(self) -> tuple[int, ...]:
@@ -82,9 +85,17 @@ class Sequence:
         chosen: list[int] = choose(scores, self.sampling, self.noise, places).tolist()
         return chosen
 
+    def look_up(self, budget: Budget) -> Proposal:
+        """What followed where the text stood before as it stands now, no deeper than tokens may still be committed."""
+        assert self.retrieval is not None, "the sequence was opened by another method"
+        deepest = min(budget.tokens, self.remaining_tokens)
+        return self.retrieval.propose(self.tokens, budget._replace(tokens=deepest))
+
     def commit(self, tokens: Tokens[int]) -> None:
         """Append agreed tokens."""
         self.tokens.extend(tokens)
+        if self.retrieval is not None:
+            self.retrieval.extend(tokens)
         if self.counts is not None:
             self.counts.commit(tokens)
         self.noise.forget(len(self.tokens))

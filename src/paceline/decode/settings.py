@@ -12,16 +12,16 @@ from typing import Any, Literal, TypedDict
 
 from paceline.decode.adaptive import Adaptive, Schedule
 from paceline.decode.remasking import Freeze, Remasking, StepSchedule, Strategy
-from paceline.decode.speculation import Speculation, TemperatureSchedule
+from paceline.decode.speculation import Lookup, Speculation, TemperatureSchedule
 from paceline.errors import ConfigError
 from paceline.settings import Either, canonical, fields_of
 
 __all__ = ["EVERY_METHOD", "MethodSettings", "Own", "settings_of"]
 
-Own = Remasking | Adaptive | Speculation
+Own = Remasking | Adaptive | Speculation | Lookup
 """The settings of one method."""
 
-_METHODS: dict[str, type[Own]] = {"dflash": Speculation, "apd": Adaptive, "diffusion": Remasking}
+_METHODS: dict[str, type[Own]] = {"dflash": Speculation, "lookup": Lookup, "apd": Adaptive, "diffusion": Remasking}
 
 EVERY_METHOD = Either(tuple(_METHODS.values()))
 """What may be set before the method is known."""
@@ -30,7 +30,7 @@ EVERY_METHOD = Either(tuple(_METHODS.values()))
 class MethodSettings(TypedDict, total=False):
     """The keywords of `LLM` that belong to a method.
 
-    They are the fields of `Speculation` (dflash), `Adaptive` (apd) and `Remasking` (diffusion).
+    They are the fields of `Speculation` (dflash), `Lookup` (lookup), `Adaptive` (apd) and `Remasking` (diffusion).
     """
 
     block_size: int | Literal["auto"] | None
@@ -44,6 +44,12 @@ class MethodSettings(TypedDict, total=False):
     overlap: int
     rescorer: str | Path | None
     rescorer_weight: float
+    lookup: int
+    prompt_lookup_num_tokens: int
+    prompt_lookup_min: int
+    prompt_lookup_max: int
+    lookup_factor: float
+    lookup_file: str | Path | None
     alpha: float
     tau: float
     schedule: Schedule

@@ -1,6 +1,8 @@
-"""How wide and how deep DFlash drafts: the settings of its proposals. They change speed, never text (docs/equality.md).
+"""What a round proposes: the settings of DFlash and of lookup. They change speed, never text (docs/equality.md).
 
-Numbers only; imports no torch. What they do is in `drafting` and `tree`.
+Numbers only; imports no torch. What they do is in `drafting`, `retrieval` and `tree`. Lookup has the words of vLLM
+(prompt_lookup_min, prompt_lookup_max) and of transformers (prompt_lookup_num_tokens); lookup_factor is vLLM's
+suffix_decoding_max_spec_factor, and 1 there, too.
 """
 
 from __future__ import annotations
@@ -13,9 +15,36 @@ from paceline.errors import ConfigError
 from paceline.plan import Plan
 from paceline.settings import Setting, check_kinds, check_ranges
 
-__all__ = ["PLAIN", "Plan", "Speculation", "TemperatureSchedule", "spread"]
+__all__ = ["PLAIN", "Lookup", "Plan", "Speculation", "TemperatureSchedule", "spread"]
 
 TemperatureSchedule = Literal["off", "fixed", "adaptive"]
+
+Candidates = Annotated[
+    int,
+    Setting(
+        "DFlash, lookup: candidates per round, in one tree; 1 is a chain; 1 with dflash, else 2.", least=1, most=64
+    ),
+]
+MaxNodes = Annotated[
+    int,
+    Setting(
+        "DFlash, lookup: drafted tokens that the target reads in a round at most, if there are candidates; 32.",
+        least=1,
+        most=256,
+    ),
+]
+ShortestSuffix = Annotated[
+    int, Setting("Lookup: tokens that must stand as they stood before, at least; 1.", least=1, most=64)
+]
+LongestSuffix = Annotated[
+    int, Setting("Lookup: tokens that are compared, at most: what has most in common counts; 16.", least=1, most=64)
+]
+Factor = Annotated[
+    float, Setting("Lookup: tokens of a candidate for each that stood so before, at most; 1.", least=0.01, most=1000)
+]
+KnownFile = Annotated[
+    str | Path | None, Setting("Lookup: a UTF-8 text file that answers may repeat, beside the prompt.")
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,17 +64,8 @@ class Speculation:
             most=64,
         ),
     ] = None
-    candidate_num: Annotated[
-        int, Setting("DFlash: candidates per round, in one tree; 1 is a chain.", least=1, most=64)
-    ] = 1
-    max_nodes: Annotated[
-        int,
-        Setting(
-            "DFlash: drafted tokens that the target reads in a round at most, if it has candidates; 32.",
-            least=1,
-            most=256,
-        ),
-    ] = 32
+    candidate_num: Candidates = 1
+    max_nodes: MaxNodes = 32
     pruning_threshold: Annotated[
         float,
         Setting(
@@ -69,7 +89,16 @@ class Speculation:
     overlap: Annotated[
         int, Setting("DFlash: drafts behind a rejected one that the next block begins with; 0.", least=0, most=63)
     ] = 0
-
+    lookup: Annotated[
+        int,
+        Setting(
+            "DFlash: tokens that a round's tree gets from what followed earlier in the text; 0.", least=0, most=256
+        ),
+    ] = 0
+    prompt_lookup_min: ShortestSuffix = 1
+    prompt_lookup_max: LongestSuffix = 16
+    lookup_factor: Factor = 1.0
+    lookup_file: KnownFile = None
     rescorer: Annotated[
         str | Path | None,
         Setting("DFlash: a small autoregressive model, or a folder of `train ngram`, that weighs candidates anew."),
@@ -79,9 +108,48 @@ class Speculation:
     def __post_init__(self) -> None:
         check_kinds(self)
         check_ranges(self)
+        _check_suffixes(self)
+        if self.lookup_file is not None and not self.lookup:
+            told = f"lookup_file is {str(self.lookup_file)!r:.80}, and lookup is 0."
+            raise ConfigError(told, remedy="Set lookup, or leave the file out.", param="lookup_file")
         if self.final_temperature > self.initial_temperature:
             told = f"final_temperature is {self.final_temperature}, initial_temperature {self.initial_temperature}."
             raise ConfigError(told, remedy="It must not rise.", param="final_temperature")
+
+    @property
+    def is_plain(self) -> bool:
+        """True where one candidate is drafted as the drafter says, from nothing but masks."""
+        return (self.candidate_num, self.overlap, self.draft_temperature) == (1, 0, "off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lookup:
+    """What a round of lookup proposes.
+
+    Raises:
+        ConfigError: a value out of range, or values at odds; names them and what is allowed.
+    """
+
+    prompt_lookup_num_tokens: Annotated[
+        int, Setting("Lookup: tokens of a candidate, at most; 16.", least=1, most=256)
+    ] = 16
+    prompt_lookup_min: ShortestSuffix = 1
+    prompt_lookup_max: LongestSuffix = 16
+    lookup_factor: Factor = 1.0
+    candidate_num: Candidates = 2
+    max_nodes: MaxNodes = 32
+    lookup_file: KnownFile = None
+
+    def __post_init__(self) -> None:
+        check_kinds(self)
+        check_ranges(self)
+        _check_suffixes(self)
+
+
+def _check_suffixes(settings: Speculation | Lookup) -> None:
+    if settings.prompt_lookup_min > settings.prompt_lookup_max:
+        told = f"prompt_lookup_min is {settings.prompt_lookup_min}, prompt_lookup_max {settings.prompt_lookup_max}."
+        raise ConfigError(told, remedy="It must not be greater.", param="prompt_lookup_min")
 
 
 PLAIN = Plan(1)

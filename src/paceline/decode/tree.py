@@ -9,7 +9,6 @@ functions on plain numbers; knows nothing of models, noise or sequences.
 from __future__ import annotations
 
 import heapq
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,8 @@ class Proposal:
     Attributes:
         tokens: of each node.
         parents: index of the node before each, -1 for the anchor; smaller than the node's own.
-        scores: log probability of the path down to each, as far as the drafter knows; empty where nobody asked.
+        scores: log probability of the path down to each of the first nodes, as far as the drafter knows; the others
+            were found elsewhere. Empty where nobody asked.
     """
 
     tokens: tuple[int, ...]
@@ -96,34 +96,51 @@ def best_first(expand: Expand, nodes: int, candidates: int) -> Proposal:
     among all trees of that size this one has the greatest sum of probabilities, which is how many drafts are expected
     to be accepted: without a bound on candidates, and as far as the scores are right. Equal ones in order of discovery.
     """
-    tokens: list[int] = []
-    parents: list[int] = []
-    scores: list[float] = []
-    paths: dict[int, tuple[int, ...]] = {ROOT: ()}
-    ends, continued = 0, set[int]()
-    number = itertools.count()
-    heap: list[tuple[float, int, int, int, Ranked]] = []
+    tree = _Growing(expand)
+    while tree.known and len(tree.tokens) < nodes:
+        tree.take(candidates)
+    return Proposal(tuple(tree.tokens), tuple(tree.parents), tuple(tree.scores))
 
-    def find(base: float, parent: int, rank: int, ranked: Ranked) -> None:
+
+class _Growing:
+    """A tree while it grows.
+
+    Attributes:
+        known: a heap of the prefixes that may be taken next: (cost, number, parent, rank of the token, tokens there).
+    """
+
+    def __init__(self, expand: Expand) -> None:
+        self.expand = expand
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self.scores: list[float] = []
+        self.known: list[tuple[float, int, int, int, Ranked]] = []
+        self._paths: dict[int, tuple[int, ...]] = {ROOT: ()}
+        self._ends = 0
+        self._continued: set[int] = set()
+        self._found = 0
+        self._find(0.0, ROOT, 0, expand(()))
+
+    def take(self, candidates: int) -> None:
+        """The most probable prefix becomes a node, if there may be one more end where it would make one."""
+        cost, _, parent, rank, ranked = heapq.heappop(self.known)
+        branches = parent == ROOT or parent in self._continued
+        if branches and self._ends == candidates:
+            return  # nor may any worse token of this slot
+        self._ends += branches
+        self._continued.add(parent)
+        node, token = len(self.tokens), ranked.tokens[rank]
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.scores.append(-cost)
+        self._paths[node] = (*self._paths[parent], token)
+        self._find(cost + ranked.scores[rank], parent, rank + 1, ranked)
+        self._find(cost, node, 0, self.expand(self._paths[node]))
+
+    def _find(self, base: float, parent: int, rank: int, ranked: Ranked) -> None:
         if rank < len(ranked.tokens):
-            heapq.heappush(heap, (base - ranked.scores[rank], next(number), parent, rank, ranked))
-
-    find(0.0, ROOT, 0, expand(()))
-    while heap and len(tokens) < nodes:
-        cost, _, parent, rank, ranked = heapq.heappop(heap)
-        branches = parent == ROOT or parent in continued
-        if branches and ends == candidates:
-            continue  # nor may any worse token of this slot
-        ends += branches
-        node = len(tokens)
-        continued.add(parent)
-        tokens.append(ranked.tokens[rank])
-        parents.append(parent)
-        scores.append(-cost)
-        paths[node] = (*paths[parent], ranked.tokens[rank])
-        find(cost + ranked.scores[rank], parent, rank + 1, ranked)
-        find(cost, node, 0, expand(paths[node]))
-    return Proposal(tuple(tokens), tuple(parents), tuple(scores))
+            self._found += 1
+            heapq.heappush(self.known, (base - ranked.scores[rank], self._found, parent, rank, ranked))
 
 
 def prune(proposal: Proposal, threshold: float) -> Proposal:
@@ -148,7 +165,10 @@ def strongest(proposal: Proposal, nodes: int) -> Proposal:
 
 
 def merged(first: Proposal, second: Proposal, nodes: int) -> Proposal:
-    """Both in one tree of at most `nodes`: all of `first`, and of `second` what is not there and finds room."""
+    """Both in one tree of at most `nodes`: all of `first`, and of `second` what is not there and finds room.
+
+    What comes of `second` has no scores.
+    """
     tokens, parents = list(first.tokens[:nodes]), list(first.parents[:nodes])
     known = {(parent, token): node for node, (parent, token) in enumerate(zip(parents, tokens, strict=True))}
     places = {ROOT: ROOT}
@@ -162,7 +182,7 @@ def merged(first: Proposal, second: Proposal, nodes: int) -> Proposal:
             parents.append(key[0])
         if key in known:
             places[node] = known[key]
-    return Proposal(tuple(tokens), tuple(parents))
+    return Proposal(tuple(tokens), tuple(parents), first.scores[:nodes])
 
 
 def only(proposal: Proposal, wanted: Sequence[bool]) -> Proposal:

@@ -25,7 +25,7 @@ __all__ = [
     "check_precision",
 ]
 
-Method = Literal["auto", "ar", "dflash", "diffusion", "apd"]
+Method = Literal["auto", "ar", "dflash", "lookup", "diffusion", "apd"]
 
 Precision = Literal["exact", "mixed", "half"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from paceline.errors import ConfigError
+from paceline.models.options import Precision, check_precision
 from paceline.settings import Setting
 from paceline.train.options import FitConfig, ResponsesConfig
 
@@ -125,8 +126,10 @@ class SamplesConfig:
     ] = 16
     tokens_per_step: Annotated[int, Setting("Tokens fixed in a pass; 1 is what the model can do best.", least=1)] = 1
     teacher_top_k: Annotated[int, Setting("Likeliest tokens that are told apart in what it says.", least=1)] = 16
+    precision: Annotated[Precision, Setting("In which it speaks: half and mixed are faster where half is.")] = "exact"
 
     def __post_init__(self) -> None:
+        check_precision(self.precision)
         if self.window is not None and self.tokens_per_step > self.window:
             told = f"tokens_per_step is {self.tokens_per_step}, window is {self.window}."
             raise ConfigError(told, remedy="A pass fixes no more masks than it sees.", param="tokens_per_step")

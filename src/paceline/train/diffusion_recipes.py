@@ -22,6 +22,7 @@ from paceline.models.checksum import checksum, weights_checksum
 from paceline.models.diffusion_spec import Diffusion
 from paceline.models.load import check_same_tokens, load_transformer, model_config
 from paceline.models.pairs import end_tokens
+from paceline.models.precision import dtypes_of
 from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_transformer
 from paceline.models.spec import Spec, transformer_spec
@@ -199,6 +200,7 @@ def _sample(
     out: Path,
 ) -> None:
     """Let the dLLM in `folder` speak; refuses to mix samples of other settings, of other text or of another model."""
+    dtypes = dtypes_of(config.precision, model_config(folder), torch.device("cpu"))
     known_by = {"dllm_checksum": weights_checksum(folder), "corpus_checksum": _text_checksum(corpus / "train.npz")}
     settings = {**known_by, "turn_start_ids": opening, **asdict(config)}
     known = out / "settings.json"
@@ -206,7 +208,8 @@ def _sample(
         write_text(known, json.dumps(settings))
     if told := differences(read_json(known), json.loads(json.dumps(settings))):
         raise TrainingError(f"{out} holds other samples: {told}.", remedy="Use these settings, or another folder.")
-    dllm = Denoiser(load_transformer(folder, torch.float32), tokenizer.size)
+    model = load_transformer(folder, dtypes.products, attention_dtype=dtypes.attention)
+    dllm = Denoiser(model, tokenizer.size)
     ends = end_tokens(folder, dllm.model.spec.eos_token_ids, tokenizer)
     generate_samples(dllm, corpus / "train.npz", opening, config, ends, out)
 

@@ -8,7 +8,6 @@ frozen. `train.blocks` says what a block sees.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -43,16 +42,7 @@ from paceline.train.options import DrafterConfig, Objective, VersionConfig
 from paceline.train.responses import Responses, features
 from paceline.train.teacher import Teacher
 
-__all__ = ["bundled_drafter_spec", "check_drafter", "draft_loss", "first_block_size", "new_drafter", "train_drafter"]
-
-
-def first_block_size(hidden_size: int) -> int:
-    """A first guess for a target of this width: min(16, max(8, log2(hidden_size) / 2 + 4)), rounded up.
-
-    The formula is as its source prints it. That source says 12 for 1024 dimensions, where the formula gives 9: an
-    operator seems to be lost, so measure before trusting it.
-    """
-    return math.ceil(min(16.0, max(8.0, math.log2(hidden_size) / 2.0 + 4.0)))
+__all__ = ["bundled_drafter_spec", "check_drafter", "draft_loss", "new_drafter", "train_drafter"]
 
 
 def bundled_drafter_spec(
@@ -128,11 +118,13 @@ def train_drafter(
     config: DrafterConfig,
     run: Path,
     teacher: Teacher | None = None,
+    start: int = 0,
 ) -> None:
     """Train `drafter` in place on the target's answers; resumes from `run` where that holds a checkpoint.
 
     Args:
         teacher: what the target says along the answers; needed for a `distill_share`.
+        start: checksum of the weights that `drafter` begins with, 0 for random ones: a run is resumed only with those.
 
     Raises:
         TrainingError: too few answers to keep some back; or as `fit`.
@@ -173,6 +165,7 @@ def train_drafter(
         **settings,
         "mask_token_id": drafter.spec.mask_token_id,
         "answers": fingerprint(responses.tokens),
+        "start": start,
     }
     fit(drafter, batch_at, loss, evaluate, config.fit, run, recipe, batch_setting="rows_per_batch")
 

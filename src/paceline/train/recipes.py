@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import json
 import warnings
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from paceline.decode.controller import first_block_size
 from paceline.decode.target import Target
-from paceline.errors import TrainingError
+from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_text
 from paceline.models.checksum import weights_checksum
-from paceline.models.load import check_same_tokens, load_transformer
+from paceline.models.drafter_spec import DrafterSpec, drafter_spec
+from paceline.models.load import check_same_tokens, load_drafter, load_transformer
 from paceline.models.pairs import end_tokens
 from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_drafter, save_transformer
@@ -27,7 +29,7 @@ from paceline.models.spec import transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
 from paceline.train.data import target_tokenizer, tokenizer_of
-from paceline.train.drafter import bundled_drafter_spec, check_drafter, first_block_size, new_drafter, train_drafter
+from paceline.train.drafter import bundled_drafter_spec, check_drafter, new_drafter, train_drafter
 from paceline.train.fit.checkpoint import differences
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.fit.processes import join
@@ -90,10 +92,12 @@ def make_drafter(
     turn_start: str,
     out: Path,
     answers_folder: Path | None = None,
+    start: Path | None = None,
 ) -> None:
     """Let the target in `folder` answer, then train a DFlash drafter on that.
 
     Args:
+        start: a drafter of this target to go on with, or to make one of version 2 of; None begins with random weights.
         answers_folder: the answers of an earlier run with the same target and settings, instead of new ones.
 
     Raises:
@@ -108,6 +112,8 @@ def make_drafter(
     target = transformer_spec(read_json(folder / "config.json"))
     block_size = config.block_size or first_block_size(target.hidden_size)
     spec = bundled_drafter_spec(target, mask, block_size, config.version)
+    if start is not None:
+        spec = _of_the_start(start, spec, config)
     check_drafter(spec, config)  # before the answers, which take long
     place = out / "answers" if answers_folder is None else _earlier(answers_folder)
     with team_in(out) as team:
@@ -115,9 +121,25 @@ def make_drafter(
         model = load_transformer(folder, torch.float32, trainable=True).requires_grad_(False)
         teacher = _taught(model, responses, config.objective, place)
         drafter = new_drafter(spec, model, config.fit.seed)
-        train_drafter(drafter, model, responses, config, out / "run", teacher)
+        if start is not None:
+            begun = load_drafter(start, model)
+            drafter.load_state_dict(begun.state_dict(), strict=begun.spec.v2 == spec.v2)
+        train_drafter(drafter, model, responses, config, out / "run", teacher, weights_checksum(start))
         if team.is_main_process:
             save_drafter(drafter, out)
+
+
+def _of_the_start(start: Path, new: DrafterSpec, config: DrafterConfig) -> DrafterSpec:
+    """The drafter to go on with, for blocks as long as asked for, and with what version 2 adds where that is asked for.
+
+    Raises:
+        CheckpointError: no drafter, or one for another target. ConfigError: another mask token.
+    """
+    begun = drafter_spec({"num_target_layers": new.num_target_layers, **read_json(start / "config.json")})
+    if begun.mask_token_id != new.mask_token_id:
+        told = f"The mask token has id {new.mask_token_id}, that of {start} has {begun.mask_token_id}."
+        raise ConfigError(told, remedy="Name its own.", param="mask_token")
+    return replace(begun, block_size=config.block_size or begun.block_size, v2=begun.v2 or new.v2)
 
 
 def _earlier(answers: Path) -> Path:

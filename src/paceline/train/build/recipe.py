@@ -73,6 +73,7 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
     def fit(steps: int, learning_rate: float, warmup_steps: int = 50) -> FitConfig:
         return FitConfig(scaled(steps), learning_rate, warmup_steps, save_every=50)
 
+    said = ResponsesConfig(scaled(4096, 64), (24, 110), chat_share=0.75, max_tokens=96, batch=64)
     corpus, checked = out / "corpus", out / "corpus-with-tasks"
     return Recipe(
         text=Counts(scaled(3600, 100), scaled(10_000, 100), scaled(1000, 50)),
@@ -85,7 +86,7 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
         checked_text=Counts(scaled(1200, 100), scaled(3000, 100), scaled(300, 50), scaled(90_000, 100)),
         dllm=DllmConfig(checked, fit(3000, 3e-3), longest_row=256, run_share=0.6, longest_run=96),
         verifier=VerifierConfig(checked, fit(2000, 5e-3)),
-        samples=SamplesConfig(ResponsesConfig(scaled(4096, 64), (24, 110), chat_share=0.75, max_tokens=96, batch=64)),
+        samples=SamplesConfig(said, window=16, kv_window=8, precision="mixed"),
         problems=scaled(150, 6),
     )
 

@@ -1,0 +1,76 @@
+"""Prompt lookup: decode without a drafter, by what followed earlier where the text stood as it does now (Saxena, 2023).
+
+    propose   what followed the longest suffix of the text that stood before, in prompt, answer or a user's file
+    read      the target computes its own token after the newest token and after every one of these, in one pass
+    agree     the longest path that the target chose too
+    commit    these and the target's next token; its cache keeps exactly these
+
+Where nothing repeats nothing is proposed, and the round is one of plain decoding. The text is plain decoding's in any
+case (docs/equality.md).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Many
+from dataclasses import dataclass, field
+
+import torch
+
+from paceline.completion import Round
+from paceline.decode.agree import agreed_path
+from paceline.decode.commit import commit_path, record
+from paceline.decode.retrieval import Budget, Retrieval
+from paceline.decode.sequence import Sequence
+from paceline.decode.speculation import Lookup
+from paceline.decode.suffix_index import SuffixIndex
+from paceline.decode.target import Target
+from paceline.request import Sampling
+
+__all__ = ["PromptLookup"]
+
+
+@dataclass(frozen=True, slots=True)
+class PromptLookup:
+    """Rounds of looking up and reading.
+
+    Attributes:
+        settings: what a round proposes; the text is the same with all of them.
+        known: a text that answers may repeat, beside their prompts.
+    """
+
+    target: Target
+    settings: Lookup = field(default_factory=Lookup)
+    known: SuffixIndex | None = None
+    name = "lookup"
+
+    def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
+        """Refuse what cannot be decoded; see `Target.check`."""
+        self.target.check(prompt, sampling, suffix)
+
+    def open(self, prompt: Many[int], sampling: Sampling, seed: int, suffix: Many[int] = ()) -> Sequence:
+        """A new sequence whose text can be searched; see `Target.open`."""
+        assert not suffix, "`check` refuses holes"
+        sequence = self.target.open(prompt, sampling, seed, draft_cache=None)
+        sequence.retrieval = Retrieval.of(prompt, self.settings, self.known)
+        return sequence
+
+    @torch.inference_mode()
+    def prefill(self, sequences: Many[Sequence]) -> list[tuple[int, ...]]:
+        """Read the prompts and commit the first token of each answer."""
+        self.target.prefill(sequences)
+        return [sequence.new_tokens for sequence in sequences]
+
+    @torch.inference_mode()
+    def step(self, sequences: Many[Sequence]) -> list[Round]:
+        """One round for every sequence."""
+        started = time.perf_counter()
+        own = self.settings
+        budget = Budget(own.candidate_num, own.prompt_lookup_num_tokens, own.max_nodes)
+        drafts = [sequence.look_up(budget) for sequence in sequences]
+        proposed = time.perf_counter()
+        readings = self.target.read(sequences, drafts)
+        paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
+        kept = [commit_path(*each) for each in zip(sequences, readings, paths, strict=True)]
+        seconds = (proposed - started) / len(sequences), (time.perf_counter() - proposed) / len(sequences)
+        return [record(*each, seconds) for each in zip(drafts, readings, paths, kept, strict=True)]
