@@ -367,6 +367,29 @@ def test_bench_decode_is_configured_by_a_file(run: Run, monkeypatch: pytest.Monk
     assert "'exact' or 'mixed' or 'half'" in told.err
 
 
+def test_bench_sweep_measures_and_writes(run: Run, talking: Any, tmp_path: Path) -> None:
+    (tmp_path / "prompts.jsonl").write_text(json.dumps({"scenario": "own", "prompt": "hello"}) + "\n")
+    shape = ("--prompts", tmp_path / "prompts.jsonl", "--max-tokens", 8, "--repeats", 1)
+    asked = ("--sweep", "--setting", "dflash,candidate_num=3", "--temperature", 0, "--temperature", 2)
+    told = run("bench", "decode", *talking, *shape, *asked, "--json", tmp_path / "out.json")
+    assert told.code == 0, told.err
+    result = json.loads((tmp_path / "out.json").read_text())
+    found = [(each["temperature"], each["setting"]) for each in result["points"]]
+    assert found == [(heat, name) for heat in (0.0, 2.0) for name in ("ar", "chain 8", "dflash,candidate_num=3")]
+    assert "Temperature 2: " in told.out
+
+
+def test_bench_sweep_ends_with_1_where_an_answer_is_not_the_plain_one(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.bench.sweep.bench_sweep", lambda _: {"points": [{"identical": False}]})
+    monkeypatch.setattr("paceline.bench.sweep_report.show_sweep", lambda _: None)
+    assert run("bench", "decode", "--sweep").code == 1
+    told = run("bench", "decode", "--temperature", 0, "--temperature", 1)
+    assert told.code == 2
+    assert "temperature is 0.0 and 1.0, without --sweep" in told.err
+
+
 def test_bench_curve_measures_and_writes(run: Run, talking: Any, tmp_path: Path) -> None:
     (tmp_path / "prompts.jsonl").write_text(json.dumps({"scenario": "own", "prompt": "hello"}) + "\n")
     shape = ("--prompts", tmp_path / "prompts.jsonl", "--max-tokens", 8, "--repeats", 1)

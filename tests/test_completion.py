@@ -90,3 +90,12 @@ def test_no_round_and_no_time_divide_nothing() -> None:
     assert stats(()).context_hit_rate == stats(()).verifier_skip_rate == 0
     assert Stats.of("diffusion", [], 0, 0.0).tokens_per_forward == 0
     assert stats((), seconds=0.0).tokens_per_second == 0
+
+
+def test_the_path_on_which_both_agree() -> None:
+    chain = Round((4, 5, 6), (4, 5, 9, 1), (4, 5, 9), 2, 0.0, 0.0)
+    tree = Round((4, 7, 8, 5, 6), (7, 1, 8, 2, 3, 4), (7, 8, 2), 2, 0.0, 0.0, parents=(-1, -1, 1, 0, 2))
+    assert chain.agreed == (0, 1)
+    assert tree.agreed == (1, 2)
+    assert tree.checked == 3
+    assert Round((), (5,), (5,), 0, 0.0, 0.0).agreed == ()

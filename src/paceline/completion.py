@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from paceline.plan import Plan
+
 __all__ = ["Chunk", "Completion", "FinishReason", "Round", "Stats", "Usage"]
 
 FinishReason = Literal["stop", "length"]
@@ -38,6 +40,10 @@ class Round:
         contexts_looked_up, contexts_found, verifier_skipped: contexts of its drafts that APD looked up in a table of
             n-grams / of these, those it has / whether they were enough, so that the verifier was not asked.
         parents: of a tree, for each of `proposed` the index of the draft before it, -1 for none; empty for a chain.
+        scores: log probability of the path down to each of `proposed`, as far as the drafter knows: not of those that
+            were looked up, which are the last; empty for a chain, unless the decoder was told to keep them.
+        plan: what it set out to propose; None where the method has no plans.
+        dropped: drafts that the drafter had beside `proposed`, and that were not worth reading.
         ended: whether the answer ended with it.
     """
 
@@ -55,6 +61,9 @@ class Round:
     verifier_skipped: bool = False
     parents: tuple[int, ...] = ()
     ended: bool = False
+    scores: tuple[float, ...] = ()
+    plan: Plan | None = None
+    dropped: int = 0
 
     @property
     def unjudged(self) -> int:
@@ -80,13 +89,21 @@ class Round:
         judged = self.accepted + differs
         return max(0, min(judged, len(self.committed) - self.unjudged)) if self.ended else judged
 
+    @property
+    def agreed(self) -> tuple[int, ...]:
+        """Of drafts that a target has read: the indices of the longest path on which it says the same."""
+        path, last = [], -1
+        parents = self.parents or range(-1, len(self.proposed) - 1)
+        for node, (parent, token) in enumerate(zip(parents, self.proposed, strict=True)):
+            if parent == last and token == self.reference[last + 1]:
+                path.append(node)
+                last = node
+        return tuple(path)
+
     def _judged_places(self) -> int:
         """The drafts of a tree that agree, and one more where others stood behind the last of them."""
-        last, agreed = -1, 0
-        for node, (parent, token) in enumerate(zip(self.parents, self.proposed, strict=True)):
-            if parent == last and token == self.reference[last + 1]:
-                last, agreed = node, agreed + 1
-        return agreed + (last in self.parents)
+        path = self.agreed
+        return len(path) + ((path[-1] if path else -1) in self.parents)
 
     def cut(self, tokens: int) -> Round:
         """The round of an answer that ended after so many of `committed`."""

@@ -64,6 +64,7 @@ class LLM:
             None is the profile's, else "exact".
         max_batch: answers decoded together; None is the profile's, else 8.
         profile: "edge" or "cloud": settings for a small machine or a server, where nothing else is given.
+        explain: rounds hold the drafter's probabilities of a chain, too, which takes a little longer.
         settings: what only the method has; docs/trees.md, docs/lookup.md, docs/apd.md and docs/diffusion.md list
             it. What is left out has the method's default; a `window` or `kv_window` of None is all. `dflash_params`,
             `lookup_params`, `apd_params` and `diffusion_params` are mappings of such settings, and count for their
@@ -85,6 +86,7 @@ class LLM:
         precision: Precision | None = None,
         max_batch: int | None = None,
         profile: Profile | None = None,
+        explain: bool = False,
         **settings: Unpack[MethodSettings],
     ) -> None:
         below = {"precision": "exact", "max_batch": 8, **profile_of(profile)}
@@ -117,6 +119,7 @@ class LLM:
             ngrams=ngrams_for(own, beside, self.verifier),
             rescorer=rescorer_for(own, self.model, self.tokenizer, self._usable_tokens),
             known=read_known(own, self.tokenizer, self._usable_tokens),
+            scored=explain,
         )
         self._decoder: Decoder[Any] = decoder_of(chosen, parts)
 

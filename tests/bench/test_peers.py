@@ -127,7 +127,7 @@ def test_the_official_loop_samples_with_the_seed_of_the_prompt(given: Given, opt
     after = torch.rand(1)
     torch.manual_seed(5)
     assert torch.equal(after, torch.rand(1))
-    result = bench_decode(replace(options, temperature=2.0, peers=("dflash-official",)))
+    result = bench_decode(replace(options, temperatures=(2.0,), peers=("dflash-official",)))
     assert all_identical(result["scenarios"]), "it is measured, and not held to our text"
     console = Console(width=120)
     with console.capture() as capture:

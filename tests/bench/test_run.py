@@ -110,13 +110,13 @@ def test_inflated_models_say_the_same_and_are_labelled(options: DecodeBench) -> 
 
 
 def test_sampling_is_identical_too(options: DecodeBench) -> None:
-    result = bench_decode(replace(options, temperature=1.0, seed=5, repeats=1))
+    result = bench_decode(replace(options, temperatures=(1.0,), seed=5, repeats=1))
     assert all(figures["identical"] for methods in result["scenarios"].values() for figures in methods.values())
 
 
 def test_above_temperature_0_the_drafts_are_judged_by_their_law(options: DecodeBench) -> None:
     """z within 5: a false alarm in 2 million for each of four, and the seed is fixed."""
-    result = bench_decode(replace(options, temperature=2.0, seed=5, repeats=2, block_sizes=(1, 4, 8)))
+    result = bench_decode(replace(options, temperatures=(2.0,), seed=5, repeats=2, block_sizes=(1, 4, 8)))
     assert json.loads(json.dumps(result, allow_nan=False)) == result
     console = Console(width=100)
     with console.capture() as capture:
@@ -156,7 +156,7 @@ def test_every_prompt_has_a_seed_of_its_own(options: DecodeBench, monkeypatch: p
         return watched
 
     monkeypatch.setattr(bench_run, "decode_with", watching)
-    bench_decode(replace(options, temperature=1.0, seed=5, repeats=2))
+    bench_decode(replace(options, temperatures=(1.0,), seed=5, repeats=2))
     assert list(seeds.values()) == [derive_seed(5, index) for index in range(4)]
 
 

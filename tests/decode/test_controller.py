@@ -87,6 +87,26 @@ def test_the_longest_block_is_tried_now_and_then() -> None:
     assert min(sizes) < 16
 
 
+def test_a_plan_says_why() -> None:
+    """Reasons and rates are told with a plan; equal plans do the same, whatever the reason."""
+    it, first = controller(FLAT), Plan(8)
+    told = it.plans([Pace(), seen(15, 15), seen(15, 15, rounds=16), seen(0, 1)], 10)
+    assert [plan.reason for plan in told] == ["first", "best", "look around", "rest"]
+    assert told[0] == first
+    assert (told[0].tokens_per_second, told[0].plain_tokens_per_second) == (0.0, 0.0)
+    assert told[1].tokens_per_second > told[1].plain_tokens_per_second == pytest.approx(4 / FLAT.reading(4))
+    assert 0.0 < told[3].tokens_per_second < told[3].plain_tokens_per_second
+    pace = seen(0, 1, rounds=17)
+    rests = [it.plans([pace], 10)[0] for _ in range(5)]
+    assert [(plan.reason, plan.resting) for plan in rests] == [
+        ("rest", 3),
+        ("rest", 2),
+        ("rest", 1),
+        ("rest", 0),
+        ("trial", 0),
+    ]
+
+
 def test_steps_are_chosen_by_what_they_bring() -> None:
     it = controller(FLAT, steps=(1, 2))
     pace = seen(1, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,11 +10,12 @@ from scripted import drafter_of
 from tiny import tiny_spec, tiny_transformer
 
 from paceline.decode.dflash import DFlash
-from paceline.decode.drafting import Drafting
+from paceline.decode.drafting import Drafting, _Asked
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import PLAIN, Plan, Speculation
 from paceline.decode.target import Target
 from paceline.decode.tree import EMPTY
+from paceline.models.drafter_spec import DFlash2
 from paceline.request import Sampling
 
 MODEL = tiny_transformer(tiny_spec())
@@ -29,20 +31,39 @@ def opened(prompt: list[int], **sampling: Any) -> Sequence:
     return sequence
 
 
-def drafting(noisy: bool = True, **settings: Any) -> Drafting:
-    return Drafting(TARGET, DRAFTER, Speculation(**settings), noisy=noisy)
+def drafting(noisy: bool = True, scored: bool = False, **settings: Any) -> Drafting:
+    return Drafting(TARGET, DRAFTER, Speculation(**settings), noisy=noisy, scored=scored)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("top_k", [0, 6])
 def test_a_tree_of_one_candidate_is_the_chain(temperature: float, top_k: int) -> None:
-    """The general way, asked for by another number of nodes, against the short one."""
+    """The general way, which knows scores, against the short one."""
     sequence = opened([1, 2, 3], temperature=temperature, top_k=top_k)
     (chain,) = drafting().propose([sequence], [Plan(8)])
-    (tree,) = drafting(max_nodes=64).propose([sequence], [Plan(8)])
+    (tree,) = drafting(scored=True).propose([sequence], [Plan(8)])
     assert tree.tokens == chain.tokens
     assert tree.is_chain
-    assert len(chain.tokens) == 7
+    assert len(chain.tokens) == len(tree.scores) == 7
+    assert chain.scores == ()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"max_nodes": 3},
+        {"pruning_threshold": 1.0},
+        {"block_size": 4},
+    ],
+)
+def test_what_does_not_change_a_chain_does_not_slow_it_down(settings: dict[str, Any]) -> None:
+    """The general way comes to the same with these settings, so the short one is taken."""
+    sequence = opened([1, 2, 3], temperature=1.0)
+    (short,) = drafting(**settings).propose([sequence], [Plan(8)])
+    (general,) = drafting(scored=True, **settings).propose([sequence], [Plan(8)])
+    assert short == replace(general, scores=())
+    assert drafting(**settings)._simple([_Asked(sequence, 7, 1)])
+    assert not drafting(**settings)._simple([_Asked(sequence, 7, 2)])
 
 
 def test_the_likeliest_path_of_a_tree_is_the_chain() -> None:
@@ -72,9 +93,19 @@ def test_without_the_noise_candidates_are_those_of_greedy_choice() -> None:
     assert drafting(**settings).propose([hot], [Plan(6)]) != greedy.propose([cold], [Plan(6)])
 
 
+def test_without_its_selector_a_drafter_ranks_every_slot_for_itself() -> None:
+    drafter = drafter_of(MODEL, v2=DFlash2(2, 8, 4, 5))
+    sequence = opened([1, 2, 3])
+    with_it, without = (Drafting(TARGET, drafter, Speculation(), selecting=selecting) for selecting in (True, False))
+    ((_, logits),) = without._logits([sequence], [[sequence.tokens[-1], *[drafter.spec.mask_token_id] * 5]])
+    (alone,) = without.propose([sequence], [Plan(6)])
+    assert list(alone.tokens) == logits.argmax(-1).tolist()
+    assert alone != with_it.propose([sequence], [Plan(6)])[0]
+
+
 def test_more_passes_see_what_was_fixed() -> None:
     """Slot by slot: the surest first, then the rest beside it, against passes made by hand."""
-    sequence, it = opened([1, 2, 3]), drafting(max_nodes=33)
+    sequence, it = opened([1, 2, 3]), drafting()
     mask = DRAFTER.spec.mask_token_id
     row = [sequence.tokens[-1], *[mask] * 3]
     left = [0, 1, 2]

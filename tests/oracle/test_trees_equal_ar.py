@@ -48,7 +48,8 @@ def test_any_settings_give_the_tokens_of_plain_decoding(family: str) -> None:
         real = drafter_of(model, causal=(index % 2 == 0,), v2=DFlash2(2, 8, 4, 5) if index % 3 == 0 else None)
         target = Target(model, usable, real.spec.target_layer_ids)
         joint = SmallModel(Target(small, usable)) if index % 2 else None
-        decoder = DFlash(target, real, rng.randrange(2, 17), speculation(rng), joint=joint)
+        ways = {"noisy": index % 5 > 0, "selecting": index % 6 > 0, "scored": index % 4 == 1}
+        decoder = DFlash(target, real, rng.randrange(2, 17), speculation(rng), joint=joint, **ways)
         answers = answer_all(decoder, jobs, batch=index % 4 + 1, **whole)
         assert list(map(outcome, answers)) == list(map(outcome, oracle)), decoder.settings
         rounds = [round for answer in answers for round in answer.rounds]

@@ -20,7 +20,17 @@ from paceline.bench.method import Method, Task, pass_bytes
 from paceline.bench.model_clock import ModelClock, timed
 from paceline.bench.options import CurveBench, as_plain_data
 from paceline.bench.pair import measured_pair
-from paceline.bench.race import Judge, Outcome, Race, decode_with, dtypes_in_effect, sampling_of, tasks_of, threads
+from paceline.bench.race import (
+    Judge,
+    Outcome,
+    Race,
+    decode_with,
+    dtypes_in_effect,
+    joined,
+    sampling_of,
+    tasks_of,
+    threads,
+)
 from paceline.bench.scenarios import read_scenarios
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
@@ -29,6 +39,7 @@ from paceline.errors import ConfigError
 from paceline.llm import LLM
 from paceline.models.options import PRECISIONS, Precision
 from paceline.progress import progress
+from paceline.request import Sampling
 
 __all__ = ["bench_curve", "best_blocks", "sweet_spot"]
 
@@ -78,21 +89,23 @@ def bench_curve(options: CurveBench) -> dict[str, Any]:
     """
     scenarios = read_scenarios(options)
     setups = _setups(options)
+    sampling = sampling_of(options, options.temperature)
     with threads(options.threads), measured_pair(options) as (model, drafter):
         if drafter is None:
             raise ConfigError("A curve needs a drafter.", remedy="Name one with --drafter.", param="drafter")
         needed = dict.fromkeys(setup.precision for setup in setups)
         llms = {each: LLM(model, drafter=drafter, precision=each, device=options.device) for each in needed}
         exact = llms[_BASELINE.precision]
-        tasks = tasks_of(exact, options, scenarios)
+        tasks = tasks_of(exact, sampling, scenarios)
         with ExitStack() as stack:
             clocks = {each: stack.enter_context(timed(llm.model, llm.drafter)) for each, llm in llms.items()}
-            race = Race(_methods(setups, llms, clocks, options), _judges(setups, llms), exact, options)
+            methods = _methods(setups, llms, clocks, sampling)
+            race = Race(methods, _judges(setups, llms), exact, sampling, options.repeats)
             others = stack.enter_context(watch_machine())
             advance = stack.enter_context(progress("bench", sum(map(len, tasks.values()))))
             race.warm_up(next(iter(tasks.values()))[0])
             outcomes = {name: race.run(name, found, advance) for name, found in tasks.items()}
-        judged = {name: _judged(_plain(exact), options, tasks[name], found) for name, found in outcomes.items()}
+        judged = {name: _judged(_plain(exact), sampling, tasks[name], found) for name, found in outcomes.items()}
         points = _points(setups, list(outcomes.values()), list(judged.values()))
         return {
             "bench": "curve",
@@ -160,18 +173,18 @@ def _methods(
     setups: Sequence[Setup],
     llms: Mapping[Precision, LLM],
     clocks: Mapping[Precision, ModelClock],
-    options: CurveBench,
+    sampling: Sampling,
 ) -> dict[str, Method]:
     return {
-        setup.name: _method(setup.block_size, llms[setup.precision], clocks[setup.precision], options)
+        setup.name: _method(setup.block_size, llms[setup.precision], clocks[setup.precision], sampling)
         for setup in setups
     }
 
 
-def _method(block_size: int, llm: LLM, clock: ModelClock, options: CurveBench) -> Method:
+def _method(block_size: int, llm: LLM, clock: ModelClock, sampling: Sampling) -> Method:
     assert llm.drafter is not None, "a curve has a drafter"
     decoder = Autoregressive(_plain(llm)) if block_size == 1 else DFlash(llm.target, llm.drafter, block_size)
-    return Method(decode_with(decoder, llm, clock, options), pass_bytes(llm.model), splits_time=True)
+    return Method(decode_with(decoder, llm, clock, sampling), pass_bytes(llm.model), splits_time=True)
 
 
 def _judges(setups: Sequence[Setup], llms: Mapping[Precision, LLM]) -> dict[str, Judge]:
@@ -182,13 +195,13 @@ def _judges(setups: Sequence[Setup], llms: Mapping[Precision, LLM]) -> dict[str,
 
 
 def _judged(
-    target: Target, options: CurveBench, tasks: Sequence[Task], outcomes: Mapping[str, Outcome]
+    target: Target, sampling: Sampling, tasks: Sequence[Task], outcomes: Mapping[str, Outcome]
 ) -> dict[str, list[Fidelity]]:
     """The quality of every answer of every method; equal answers are judged once."""
     found: dict[str, list[Fidelity]] = {name: [] for name in outcomes}
     for index, task in enumerate(tasks):
         answers = {name: outcome.runs[index][0].tokens for name, outcome in outcomes.items()}
-        own, request = answers[_BASELINE.name], (target, task.prompt, sampling_of(options), task.seed)
+        own, request = answers[_BASELINE.name], (target, task.prompt, sampling, task.seed)
         known = {other: fidelity_of(*request, own=own, other=other) for other in dict.fromkeys(answers.values())}
         for name, answer in answers.items():
             found[name].append(known[answer])
@@ -199,11 +212,11 @@ def _points(
     setups: Sequence[Setup], outcomes: Sequence[Mapping[str, Outcome]], judged: Sequence[Mapping[str, list[Fidelity]]]
 ) -> list[dict[str, Any]]:
     """A point for each setup, over the prompts of these scenarios together."""
-    baseline = _joined(_BASELINE.name, outcomes).runs
+    baseline = joined(_BASELINE.name, outcomes).runs
     plain_ms = figures(baseline, baseline)["ms_per_token"]
 
     def figures_of(setup: Setup) -> Iterator[dict[str, Any]]:
-        outcome = _joined(setup.name, outcomes)
+        outcome = joined(setup.name, outcomes)
         found = figures(outcome.runs, baseline)
         speedup = plain_ms / found["ms_per_token"]
         yield {"precision": setup.precision, "block_size": setup.block_size, "speedup": speedup} | found
@@ -211,10 +224,3 @@ def _points(
         yield fidelity_figures([each for found in judged for each in found[setup.name]])
 
     return [{name: figure for part in figures_of(setup) for name, figure in part.items()} for setup in setups]
-
-
-def _joined(name: str, outcomes: Sequence[Mapping[str, Outcome]]) -> Outcome:
-    return Outcome(
-        [run for each in outcomes for run in each[name].runs],
-        [verdict for each in outcomes for verdict in each[name].verdicts],
-    )

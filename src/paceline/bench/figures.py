@@ -83,6 +83,7 @@ class Sample:
         draft_seconds, verify_seconds: within the rounds.
         total_seconds: all of it, the prompt pass included.
         rounds: the records of the rounds, of a method of ours.
+        draft_passes: of the drafter, in the rounds.
     """
 
     tokens: tuple[int, ...]
@@ -92,6 +93,7 @@ class Sample:
     verify_seconds: float
     total_seconds: float
     rounds: tuple[Round, ...] = ()
+    draft_passes: int = 0
 
     @property
     def other_seconds(self) -> float:

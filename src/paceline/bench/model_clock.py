@@ -27,22 +27,32 @@ class ModelClock:
     Attributes:
         draft_seconds: inside the drafter: its layers, its context rows, the head for its proposals.
         verify_seconds: inside the target: its layers and its head.
+        draft_passes: of the drafter over a block.
     """
 
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
+    draft_passes: int = 0
     _inside: bool = False
 
     def restart(self) -> None:
         """Begin at 0."""
         self.draft_seconds = self.verify_seconds = 0.0
+        self.draft_passes = 0
 
-    def around(self, work: Callable[..., Any], part: str, device: torch.device) -> Callable[..., Any]:
-        """`work`, its seconds added to `part`; not when another call that counts has called it."""
+    def around(
+        self, work: Callable[..., Any], part: str, device: torch.device, drafts: bool = False
+    ) -> Callable[..., Any]:
+        """`work`, its seconds added to `part`; not when another call that counts has called it.
+
+        Args:
+            drafts: it is a pass of the drafter.
+        """
 
         def measured(*args: Any, **settings: Any) -> Any:
             if self._inside:
                 return work(*args, **settings)
+            self.draft_passes += drafts
             self._inside, started = True, time.perf_counter()
             try:
                 return work(*args, **settings)
@@ -64,7 +74,8 @@ def timed(model: Transformer, drafter: Drafter | None) -> Iterator[ModelClock]:
         passes += [(drafter, name, "draft_seconds") for name in ("forward", "context", "logits")]
     before = [(vars(owner), name, vars(owner).get(name)) for owner, name, _ in passes]
     for owner, name, part in passes:
-        vars(owner)[name] = clock.around(getattr(owner, name), part, device)
+        drafts = owner is drafter and name == "forward"
+        vars(owner)[name] = clock.around(getattr(owner, name), part, device, drafts)
     try:
         yield clock
     finally:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from paceline.bench.configuration import Configuration, read_configuration
 from paceline.errors import ConfigError
 from paceline.models.options import (
     PRECISIONS,
@@ -76,7 +77,6 @@ class Workload:
     quick: Annotated[bool, Setting("A smoke test: few prompts, short answers.")] = False
     repeats: Annotated[int, Setting("Paired measurements of each prompt.", least=1)] = 3
     max_tokens: Annotated[int, Setting("Longest answer.", least=1)] = 128
-    temperature: Annotated[float, Setting("Of every request.")] = 0.0
     seed: Annotated[int, Setting("Of the first prompt; the others have seeds derived from it.")] = 0
     inflate: Annotated[int, Setting("So many times as wide, computing the same function.", least=1, most=16)] = 1
     device: Device = "auto"
@@ -94,6 +94,8 @@ class Workload:
 class DecodeBench(Workload):
     """Settings of `paceline bench decode`. A model without a drafter is measured with plain decoding only.
 
+    With `sweep` it is told what each part of DFlash buys; peers and block sizes have no place in that.
+
     Raises:
         ConfigError: a value that cannot be used; names it.
     """
@@ -110,12 +112,60 @@ class DecodeBench(Workload):
     assistant: Annotated[
         str | Path | None, Setting("The small model of transformers-assisted: a folder or a hub id.")
     ] = None
+    sweep: Annotated[bool, Setting("Measure what each part of DFlash buys: chains, trees, steps, and so on.")] = False
+    settings: Annotated[
+        tuple[str, ...],
+        Setting(
+            "With --sweep, may be repeated: measure these instead, written as dflash,candidate_num=6,overlap=3.",
+            flags=("--setting",),
+        ),
+    ] = ()
+    rescorer: Annotated[
+        str | Path | None,
+        Setting("With --sweep: also weigh candidates anew with this, a small model or a folder of `train ngram`."),
+    ] = None
+    temperatures: Annotated[
+        tuple[float, ...],
+        Setting("Of every request; 0. With --sweep it may be repeated, and is 0 and 1.", flags=("--temperature",)),
+    ] = ()
 
     def __post_init__(self) -> None:
         Workload.__post_init__(self)  # super() knows the class that `slots` has replaced
         check_precision(self.precision)
         object.__setattr__(self, "peers", tuple(name for names in self.peers for name in names.split(",") if name))
         self._check_peers()
+        self._check_sweep()
+        _ = self.configurations
+
+    @property
+    def temperature(self) -> float:
+        """Of a run without a sweep."""
+        return self.temperatures[0] if self.temperatures else 0.0
+
+    @property
+    def configurations(self) -> list[Configuration]:
+        """What a sweep is to measure instead of its own list.
+
+        Raises:
+            ConfigError: a setting that is none of DFlash.
+        """
+        found = [read_configuration(text) for text in dict.fromkeys(self.settings)]
+        for each in found:
+            if each.method != "dflash":
+                remedy = "A sweep varies DFlash: write dflash,candidate_num=6. Plain decoding is always measured."
+                raise ConfigError(f"setting {each.name!r:.80} is of another method.", remedy=remedy, param="settings")
+        return found
+
+    def _check_sweep(self) -> None:
+        """What goes with a sweep, and what only with it."""
+        for name in ("peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
+            if getattr(self, name):
+                told = f"{name} is {getattr(self, name)!r:.80}, {'and' if self.sweep else 'without'} --sweep."
+                remedy = "Write block sizes as --setting dflash,block_size=8." if self.sweep else "Add --sweep."
+                raise ConfigError(told, remedy=f"Leave it out. {remedy}", param=name)
+        if len(self.temperatures) > 1 and not self.sweep:
+            told = f"temperature is {' and '.join(map(str, self.temperatures))}, without --sweep."
+            raise ConfigError(told, remedy="Give one, or add --sweep.", param="temperature")
 
     def _check_peers(self) -> None:
         for peer in self.peers:
@@ -147,6 +197,7 @@ class CurveBench(Workload):
         tuple[int, ...],
         Setting("May be repeated: a point for each; 1 is plain decoding.", least=1, most=64, flags=("--block-size",)),
     ] = (1, 4, 6, 8, 10, 12, 16)
+    temperature: Annotated[float, Setting("Of every request.")] = 0.0
 
     def __post_init__(self) -> None:
         Workload.__post_init__(self)

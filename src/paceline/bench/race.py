@@ -27,7 +27,17 @@ from paceline.engine.loop import Decoder, Job, run
 from paceline.llm import LLM
 from paceline.request import Sampling
 
-__all__ = ["Judge", "Outcome", "Race", "decode_with", "dtypes_in_effect", "sampling_of", "tasks_of", "threads"]
+__all__ = [
+    "Judge",
+    "Outcome",
+    "Race",
+    "decode_with",
+    "dtypes_in_effect",
+    "joined",
+    "sampling_of",
+    "tasks_of",
+    "threads",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +67,14 @@ class Outcome:
         return {"identical": not wrong, "near_ties": near_ties, "mismatches": wrong}
 
 
+def joined(name: str, outcomes: Sequence[Mapping[str, Outcome]]) -> Outcome:
+    """What one method did in several scenarios."""
+    return Outcome(
+        [run for each in outcomes for run in each[name].runs],
+        [verdict for each in outcomes for verdict in each[name].verdicts],
+    )
+
+
 class Race:
     """One set of methods, and who judges each.
 
@@ -64,10 +82,19 @@ class Race:
         methods: by name, in the order of their turns.
         judges: by the name of the method.
         llm: of any precision; says where answers end.
+        sampling: of every request; each has a seed of its own.
+        repeats: measurements of each prompt.
     """
 
-    def __init__(self, methods: Mapping[str, Method], judges: Mapping[str, Judge], llm: LLM, options: Workload) -> None:
-        self._methods, self._judges, self._options = methods, judges, options
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        judges: Mapping[str, Judge],
+        llm: LLM,
+        sampling: Sampling,
+        repeats: int,
+    ) -> None:
+        self._methods, self._judges, self._sampling, self._repeats = methods, judges, sampling, repeats
         self._end_token_ids = llm.end_token_ids
 
     def warm_up(self, task: Task) -> None:
@@ -90,7 +117,7 @@ class Race:
 
     def _measure(self, task: Task) -> dict[str, list[Sample]]:
         samples: dict[str, list[Sample]] = {method: [] for method in self._methods}
-        for _ in range(self._options.repeats):
+        for _ in range(self._repeats):
             for name, method in self._methods.items():
                 samples[name].append(method.decode(task))
         return samples
@@ -99,7 +126,7 @@ class Race:
         """The first bad verdict over all repeats, else the first; without `own` answers, all are certified."""
         verdicts = []
         for tokens in dict.fromkeys(sample.tokens for sample in repeats):
-            request = (self._judges[name].target, task.prompt, sampling_of(self._options), task.seed)
+            request = (self._judges[name].target, task.prompt, self._sampling, task.seed)
             verdict = certify(*request, tokens) if own is None else compare(*request, own=own, other=tokens)
             if verdict.identical and not ends_rightly(tokens, self._end_token_ids, task.max_tokens):
                 verdict = Verdict(False, verdict.near_ties, len(tokens))
@@ -107,11 +134,11 @@ class Race:
         return next((verdict for verdict in verdicts if not verdict.identical), verdicts[0])
 
 
-def decode_with(decoder: Decoder[Any], llm: LLM, clock: ModelClock, options: Workload) -> Callable[[Task], Sample]:
+def decode_with(decoder: Decoder[Any], llm: LLM, clock: ModelClock, sampling: Sampling) -> Callable[[Task], Sample]:
     """A method of ours through the engine's own loop, alone in its batch; `clock` counts the passes of `llm`."""
 
     def decode(task: Task) -> Sample:
-        job = Job(task.prompt, replace(sampling_of(options), max_tokens=task.max_tokens), task.seed)
+        job = Job(task.prompt, replace(sampling, max_tokens=task.max_tokens), task.seed)
         started = time.perf_counter()
         first_seconds = 0.0
         for answer, chunk in run(decoder, [job], llm.tokenizer, llm.end_token_ids, 1):
@@ -121,34 +148,36 @@ def decode_with(decoder: Decoder[Any], llm: LLM, clock: ModelClock, options: Wor
             if chunk.finish_reason is not None:
                 seconds, rounds = time.perf_counter() - started, tuple(answer.rounds)
                 spent = (first_seconds, clock.draft_seconds, clock.verify_seconds, seconds)
-                return Sample(tuple(answer.token_ids), tuple(len(r.committed) for r in rounds), *spent, rounds)
+                committed = tuple(len(round.committed) for round in rounds)
+                return Sample(tuple(answer.token_ids), committed, *spent, rounds, clock.draft_passes)
         raise AssertionError("the loop ended without a finish reason")
 
     return decode
 
 
-def tasks_of(llm: LLM, options: Workload, scenarios: Mapping[str, Sequence[BenchPrompt]]) -> dict[str, list[Task]]:
+def tasks_of(llm: LLM, sampling: Sampling, scenarios: Mapping[str, Sequence[BenchPrompt]]) -> dict[str, list[Task]]:
     """All prompts as token ids, each with a seed of its own.
 
     Raises:
         BadRequest: one cannot be served.
     """
-    numbers = count()
+    assert sampling.seed is not None
+    first, numbers = sampling.seed, count()
     return {
-        name: [_task(llm, options, each, derive_seed(options.seed, next(numbers))) for each in found]
+        name: [_task(llm, sampling, each, derive_seed(first, next(numbers))) for each in found]
         for name, found in scenarios.items()
     }
 
 
-def _task(llm: LLM, options: Workload, prompt: BenchPrompt, seed: int) -> Task:
+def _task(llm: LLM, sampling: Sampling, prompt: BenchPrompt, seed: int) -> Task:
     ids = tuple(llm.encode(prompt.prompt))
-    llm.target.check(ids, sampling_of(options))
-    return Task(prompt.id, ids, min(options.max_tokens, llm.model.spec.context_tokens - len(ids)), seed)
+    llm.target.check(ids, sampling)
+    return Task(prompt.id, ids, min(sampling.max_tokens, llm.model.spec.context_tokens - len(ids)), seed)
 
 
-def sampling_of(options: Workload) -> Sampling:
+def sampling_of(options: Workload, temperature: float) -> Sampling:
     """The settings of every request."""
-    return Sampling(max_tokens=options.max_tokens, temperature=options.temperature, seed=options.seed)
+    return Sampling(max_tokens=options.max_tokens, temperature=temperature, seed=options.seed)
 
 
 def dtypes_in_effect(llm: LLM) -> dict[str, str | None]:

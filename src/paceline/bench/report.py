@@ -1,7 +1,7 @@
 """Shows and keeps the result of a benchmark: a table on the terminal, a JSON file, a picture.
 
 Reads only the plain data that `bench_decode` returns, so older files can be shown again; the tables of other benchmarks
-are made in `curve_report` and `quality_report`. Measures nothing.
+are made in `curve_report`, `sweep_report` and `quality_report`. Measures nothing.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def save_plot(result: Result, path: Path) -> None:
     check_plot(path)
     if result["bench"] == "curve":
         from paceline.bench.curve_plot import draw
+    elif result["bench"] == "sweep":
+        from paceline.bench.sweep_plot import draw
     elif result["bench"] == "memory":
         from paceline.bench.memory_plot import draw
     elif result["bench"] in ("quality", "frontier"):

@@ -29,6 +29,7 @@ from paceline.decode.target import Target
 from paceline.llm import LLM
 from paceline.models.load import resolve
 from paceline.progress import progress
+from paceline.request import Sampling
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
 
 __all__ = ["bench_decode"]
@@ -44,15 +45,16 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
         PacelineError: settings, prompts or models that cannot be used; nothing has been measured then.
     """
     scenarios = read_scenarios(options)
+    sampling = sampling_of(options, options.temperature)
     with threads(options.threads), measured_pair(options) as (model, drafter):
         llm = LLM(model, drafter=drafter, precision=options.precision, device=options.device)
         plain = replace(llm.target, taps=())
-        tasks = tasks_of(llm, options, scenarios)
+        tasks = tasks_of(llm, sampling, scenarios)
         given = _given(llm, model, drafter, options, tasks)
         ceilings = machine_ceilings(plain.device)
         with timed(llm.model, llm.drafter) as clock:
-            methods = _ours(llm, plain, clock, options) | open_peers(options.peers, given)
-            race = Race(methods, dict.fromkeys(methods, Judge(plain, "ar")), llm, options)
+            methods = _ours(llm, plain, clock, options, sampling) | open_peers(options.peers, given)
+            race = Race(methods, dict.fromkeys(methods, Judge(plain, "ar")), llm, sampling, options.repeats)
             with watch_machine() as others, progress("bench", sum(map(len, tasks.values()))) as advance:
                 race.warm_up(next(iter(tasks.values()))[0])
                 outcomes = {name: race.run(name, found, advance) for name, found in tasks.items()}
@@ -121,22 +123,21 @@ def _given(
     )
 
 
-def _ours(llm: LLM, plain: Target, clock: ModelClock, options: DecodeBench) -> dict[str, Method]:
+def _ours(llm: LLM, plain: Target, clock: ModelClock, options: DecodeBench, sampling: Sampling) -> dict[str, Method]:
     read_bytes = pass_bytes(llm.model)
-    methods = {"ar": Method(decode_with(Autoregressive(plain), llm, clock, options), read_bytes, splits_time=True)}
+    methods = {"ar": Method(decode_with(Autoregressive(plain), llm, clock, sampling), read_bytes, splits_time=True)}
     if llm.drafter is not None:
         for size in options.block_sizes or (llm.drafter.spec.block_size,):
             name = f"dflash-{size}" if len(options.block_sizes) > 1 else "dflash"
             decoder = DFlash(llm.target, llm.drafter, size)
-            lawful = size > 1 and llm.drafter.selector is None and not is_greedy(sampling_of(options))
-            law = _law_of(decoder, options) if lawful else None
-            decode = decode_with(decoder, llm, clock, options)
+            lawful = size > 1 and llm.drafter.selector is None and not is_greedy(sampling)
+            law = _law_of(decoder, sampling) if lawful else None
+            decode = decode_with(decoder, llm, clock, sampling)
             methods[name] = Method(decode, read_bytes, splits_time=True, law=law)
     return methods
 
 
-def _law_of(decoder: DFlash, options: DecodeBench) -> Callable[[Task, Sample], Coupling]:
-    sampling = sampling_of(options)
+def _law_of(decoder: DFlash, sampling: Sampling) -> Callable[[Task, Sample], Coupling]:
     return lambda task, sample: recompute(decoder, task.prompt, sampling, task.seed, sample.tokens, sample.rounds)
 
 
@@ -150,6 +151,7 @@ def _settings(llm: LLM, options: DecodeBench) -> dict[str, Any]:
             "model": str(options.model or BUNDLED_TARGET),
             "drafter": drafter and str(drafter),
             "block_sizes": list(options.block_sizes or own),
+            "temperature": options.temperature,
         }
         | dtypes_in_effect(llm)
     )

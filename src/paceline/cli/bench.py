@@ -27,8 +27,11 @@ Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Draw them (need
 def decode(*, json: Json = None, plot: Plot = None, options: DecodeBench) -> None:
     """Plain decoding against DFlash on held-out prompts of long text, dialogue and code.
 
-    Ends with 1 where an answer that should be the plain one is not.
+    With --sweep, what each part of DFlash buys. Ends with 1 where an answer that should be the plain one is not.
     """
+    if options.sweep:
+        _sweep(options, json, plot)
+        return
     from paceline.bench.figures import all_identical
     from paceline.bench.report import show
     from paceline.bench.run import bench_decode
@@ -37,6 +40,17 @@ def decode(*, json: Json = None, plot: Plot = None, options: DecodeBench) -> Non
     show(result)
     _save(result, json, plot)
     if not all_identical(result["scenarios"]):
+        raise typer.Exit(1)
+
+
+def _sweep(options: DecodeBench, json: Path | None, plot: Path | None) -> None:
+    from paceline.bench.sweep import bench_sweep
+    from paceline.bench.sweep_report import show_sweep
+
+    result = _measured(bench_sweep, options, plot)
+    show_sweep(result)
+    _save(result, json, plot)
+    if not all(point["identical"] for point in result["points"]):
         raise typer.Exit(1)
 
 

@@ -17,7 +17,7 @@ from paceline.cli.options import Decoding, Drawing, ShowBlocks
 from paceline.cli.output import completion_json, say, stats_line, write
 from paceline.completion import Chunk, Completion
 from paceline.errors import BadRequest, ConfigError
-from paceline.request import Infill, Prompt, Sampling
+from paceline.request import Infill, Prompt
 
 if TYPE_CHECKING:
     from paceline.llm import LLM
@@ -41,20 +41,27 @@ def generate(
     decoding: Decoding,
     drawing: Drawing,
     show_blocks: ShowBlocks = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Tell on stderr what each round drafted, and why; the answer comes last.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Say on stderr how fast it was.")] = False,
 ) -> None:
     """Answer one prompt: an argument, a file, a pipe or token ids; or fill the hole in a text."""
-    if as_json and show_blocks:
-        raise ConfigError("--json and --show-blocks exclude each other.", remedy="The JSON holds all rounds.")
+    if as_json and (show_blocks or explain):
+        flag = "--show-blocks" if show_blocks else "--explain"
+        raise ConfigError(f"--json and {flag} exclude each other.", remedy="The JSON holds all rounds.")
     sampling = drawing.sampling()
     hole = None if prefix is None and suffix is None else Infill(prefix or "", suffix or "")
     request = _read_prompt(prompt, file, prompt_ids, hole, chat)
-    llm = decoding.open()
+    llm = decoding.open(explain=explain)
+    if explain and llm.method in ("diffusion", "apd"):
+        told = f"--explain is set, and the method is {llm.method!r}: no target reads what is proposed."
+        raise ConfigError(told, remedy="Use --show-blocks, --stats or --json.", param="explain")
     if as_json:
         _print_json(llm.generate([request], sampling)[0], stats)
     else:
-        _stream(llm, request, sampling, show_blocks, stats)
+        _stream(llm, llm.stream(request, sampling), show_blocks, explain, stats)
 
 
 def _read_prompt(text: str | None, file: Path | None, ids: str | None, hole: Infill | None, chat: bool) -> Prompt:
@@ -95,11 +102,13 @@ def _print_json(completion: Completion, stats: bool) -> None:
         say(stats_line(completion.stats, completion.finish_reason, completion.seed))
 
 
-def _stream(llm: LLM, prompt: Prompt, sampling: Sampling, blocks: bool, stats: bool) -> None:
+def _stream(llm: LLM, chunks: Iterable[Chunk], blocks: bool, explain: bool, stats: bool) -> None:
     from paceline.cli.blocks import show_answer
+    from paceline.cli.explain import explained
 
     taken: list[Chunk] = []
-    show_answer(_kept(llm.stream(prompt, sampling), taken), llm.tokenizer, blocks)
+    chunks = explained(chunks, llm.tokenizer) if explain else chunks
+    show_answer(_kept(chunks, taken), llm.tokenizer, blocks)
     write("\n")
     completion = taken[-1].completion
     if stats and completion is not None:

@@ -47,7 +47,7 @@ class Decoding:
     max_batch: MaxBatch = 8
     profile: ProfileSetting = None
 
-    def open(self) -> LLM:
+    def open(self, *, explain: bool = False) -> LLM:
         """The model, and torch with so many threads.
 
         Raises:
@@ -58,7 +58,7 @@ class Decoding:
         set_threads(self.threads)
         apart = ("threads", "settings", "profile")  # what a profile says is in the others by now
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in apart}
-        return LLM(**own, **self.settings)
+        return LLM(**own, **self.settings, explain=explain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ __all__ = [
     "say",
     "say_error",
     "say_if_watched",
+    "say_lines",
     "say_warning",
     "stats_line",
     "write",
@@ -46,6 +47,11 @@ def write(text: str) -> None:
 def say(line: str, style: str = "") -> None:
     """One line on stderr."""
     Console(stderr=True, highlight=False).print(Text(" ".join(line.split()), style=style), soft_wrap=True)
+
+
+def say_lines(text: str) -> None:
+    """Lines on stderr as they are, blanks before them too."""
+    Console(stderr=True, highlight=False).print(Text(text), soft_wrap=True)
 
 
 def say_if_watched(word: str) -> None:

@@ -56,6 +56,7 @@ def record(draft: Proposal, reading: Reading, path: Many[int], kept: Kept, secon
         draft_seconds=seconds[0],
         verify_seconds=seconds[1],
         parents=() if draft.is_chain else draft.parents,
+        scores=draft.scores,
     )
 
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import ROOT, Proposal, only
+from paceline.plan import Reason
 
 __all__ = ["Calibration", "Controller", "Costs", "Pace", "first_block_size"]
 
@@ -159,7 +160,7 @@ class Controller:
     drift: Drift = field(default_factory=Drift)
 
     def plans(self, paces: Sequence[Pace], longest: int) -> list[Plan]:
-        """What each sequence is to propose; the longest of them has so many tokens."""
+        """What each sequence is to propose, and why; the longest of them has so many tokens."""
         costs = self.costs(len(paces), longest)
         return [self._plan(pace, costs, len(paces)) for pace in paces]
 
@@ -207,20 +208,22 @@ class Controller:
     def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
         if pace.resting > 1:
             pace.resting -= 1
-            return PLAIN
+            return replace(PLAIN, reason="rest", resting=pace.resting - 1)
         if not pace.drafted:
-            return Plan(self.first, self.steps[0])
+            return Plan(self.first, self.steps[0], "first")
         if pace.drafted % _LOOK_AROUND == 0:
-            return Plan(self.block_sizes[-1], self.steps[pace.drafted // _LOOK_AROUND % len(self.steps)])
+            steps = self.steps[pace.drafted // _LOOK_AROUND % len(self.steps)]
+            return Plan(self.block_sizes[-1], steps, "look around")
         plans = [Plan(size, steps) for size in self.block_sizes for steps in self.steps]
         best = max(plans, key=lambda plan: _rate(pace, plan, costs, sequences))
-        plain = sequences / costs.reading(sequences)
-        pays = _rate(pace, best, costs, sequences) / self.drift.drafted > plain / self.drift.plain
-        if not pays and pace.resting == 0:
+        rate = _rate(pace, best, costs, sequences) / self.drift.drafted
+        plain = sequences / costs.reading(sequences) / self.drift.plain
+        if rate <= plain and pace.resting == 0:
             pace.resting, pace.rest = pace.rest, min(2 * pace.rest, _LONGEST_REST)
-            return PLAIN
-        pace.resting, pace.rest = 0, _REST if pays else pace.rest  # after a rest it is tried in any case
-        return best
+            return Plan(1, 1, "rest", rate, plain, pace.resting - 1)
+        pace.resting, pace.rest = 0, _REST if rate > plain else pace.rest  # after a rest it is tried in any case
+        reason: Reason = "best" if rate > plain else "trial"
+        return Plan(best.block_size, best.steps, reason, rate, plain)
 
     def _chances(self, proposal: Proposal) -> list[tuple[int, float]]:
         """Each node, and how likely it is accepted, as experience has it; never likelier than its parent."""
@@ -244,7 +247,7 @@ def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int) -> float:
 
 def _spent(plans: Sequence[Plan], costs: Costs) -> float:
     """Seconds of drafting, of all sequences together."""
-    return max(costs.drafting(*plan) if plan != PLAIN else 0.0 for plan in plans)
+    return max(costs.drafting(plan.block_size, plan.steps) if plan != PLAIN else 0.0 for plan in plans)
 
 
 def _conditional(proposal: Proposal, node: int) -> float:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -35,7 +35,7 @@ from paceline.decode.tree import Proposal, merged
 from paceline.models.drafter import Drafter
 from paceline.request import Sampling
 
-__all__ = ["DFlash"]
+__whole_ = ["DFlash"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +48,7 @@ class DFlash:
         controller: chooses blocks, steps and nodes anew in each round; None keeps to block size and settings.
         joint: weighs candidates anew, and knows how tokens follow each other.
         known: a text that answers may repeat, beside their prompts.
+        noisy, selecting, scored: as in `Drafting`.
     """
 
     target: Target
@@ -57,6 +58,9 @@ class DFlash:
     controller: Controller | None = None
     joint: Joint | None = None
     known: SuffixIndex | None = None
+    noisy: bool = True
+    selecting: bool = True
+    scored: bool = False
     name = "dflash"
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
@@ -86,7 +90,9 @@ class DFlash:
         started = time.perf_counter()
         plans = self._plan(sequences)
         self.remember([sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
-        drafts = self._propose(sequences, plans)
+        grown = self._propose(sequences, plans)
+        worth = self._keep(grown, plans, sequences)
+        drafts = self._look_up(worth, sequences)
         proposed = time.perf_counter()
         readings = self.target.read(sequences, drafts)
         paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
@@ -94,7 +100,11 @@ class DFlash:
         for sequence, own in zip(sequences, kept, strict=True):
             self._put_aside(sequence, own.features)
         seconds = (proposed - started) / len(sequences), (time.perf_counter() - proposed) / len(sequences)
-        rounds = [record(*each, seconds) for each in zip(drafts, readings, paths, kept, strict=True)]
+        records = [record(*each, seconds) for each in zip(drafts, readings, paths, kept, strict=True)]
+        rounds = [
+            replace(each, plan=plan, dropped=len(whole.tokens) - len(own.tokens))
+            for each, plan, whole, own in zip(records, plans, grown, worth, strict=True)
+        ]
         for each in zip(sequences, plans, drafts, readings, paths, rounds, strict=True):
             self._look_back(*each)
         if self.controller is not None:
@@ -123,9 +133,15 @@ class DFlash:
         return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences))
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
-        drafts = Drafting(self.target, self.drafter, self.settings, self.joint).propose(sequences, plans)
-        if self.controller is not None:
-            drafts = self.controller.keep(drafts, plans, _longest(sequences))
+        parts = self.target, self.drafter, self.settings, self.joint, self.noisy, self.selecting, self.scored
+        return Drafting(*parts).propose(sequences, plans)
+
+    def _keep(self, drafts: list[Proposal], plans: Many[Plan], sequences: Many[Sequence]) -> list[Proposal]:
+        """What of them is worth reading."""
+        return drafts if self.controller is None else self.controller.keep(drafts, plans, _longest(sequences))
+
+    def _look_up(self, drafts: list[Proposal], sequences: Many[Sequence]) -> list[Proposal]:
+        """The drafts, and what followed earlier in the text."""
         more = self.settings.lookup
         if not more:
             return drafts

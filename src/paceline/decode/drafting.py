@@ -29,6 +29,7 @@ from paceline.decode.target import Target
 from paceline.decode.tree import EMPTY, Proposal, best_first, chain, prune, strongest
 from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
+from paceline.models.selector import CandidateSelector
 
 __all__ = ["Drafting", "context_of"]
 
@@ -91,6 +92,8 @@ class Drafting:
     Attributes:
         joint: weighs candidates anew; None leaves them as the drafter has them.
         noisy: rank with the target's noise; without it a tree gains less, which is what the sweep shows.
+        selecting: let the selector of a DFlash 2 drafter rank; the same.
+        scored: say how likely the drafts of a chain are, too, which takes a little longer.
     """
 
     target: Target
@@ -98,6 +101,8 @@ class Drafting:
     settings: Speculation
     joint: Joint | None = None
     noisy: bool = True
+    selecting: bool = True
+    scored: bool = False
 
     def propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
         """A proposal for each sequence, no deeper than tokens may still be committed.
@@ -109,11 +114,18 @@ class Drafting:
             for sequence, plan in zip(sequences, plans, strict=True)
         ]
         drafting = [each for each in asked if each.slots]
-        plain = self.settings.is_plain and all(plan.steps == 1 for plan in plans)
-        simple = plain and self.drafter.selector is None and self.joint is None
-        propose = self._chains if simple else self._trees
+        propose = self._chains if self._simple(drafting) else self._trees
         found = iter(propose(drafting) if drafting else ())
         return [next(found) if each.slots else EMPTY for each in asked]
+
+    def _simple(self, asked: Many[_Asked]) -> bool:
+        """The drafter's own choices are all that is asked for."""
+        plain = self.settings.is_plain and all(each.steps == 1 for each in asked)
+        return plain and self._selector is None and self.joint is None and self.noisy and not self.scored
+
+    @property
+    def _selector(self) -> CandidateSelector | None:
+        return self.drafter.selector if self.selecting else None
 
     def _chains(self, asked: Many[_Asked]) -> list[Proposal]:
         """The drafter's own choice in each slot, in one pass: what the general way comes to, without the ranking."""
@@ -197,14 +209,14 @@ class Drafting:
     def _width(self) -> int:
         """Candidates of a slot."""
         wanted = min(self.settings.candidate_num, self.settings.max_nodes)
-        return wanted if self.drafter.selector is None else max(wanted, self.drafter.selector.top_k)
+        return wanted if self._selector is None else max(wanted, self._selector.top_k)
 
     def _nodes(self, slots: int) -> int:
         return self.settings.max_nodes if self.settings.candidate_num > 1 else slots
 
     def _grown(self, block: _Block, found: Candidates) -> Proposal:
         sequence, slots, steps = block.asked
-        expand, selector = independent(found), self.drafter.selector
+        expand, selector = independent(found), self._selector
         if selector is not None:
             heat = 1.0 if is_greedy(sequence.sampling) else sequence.sampling.temperature
             wide = spread(self.settings, steps, steps, block.perplexity)

@@ -48,6 +48,7 @@ class Parts:
         ngrams: what APD's verifier says behind frequent contexts.
         rescorer: what weighs the candidates of DFlash anew.
         known: a text that answers may repeat, beside their prompts.
+        scored: DFlash keeps how likely the drafts of a chain are, too.
     """
 
     model: Transformer
@@ -58,6 +59,7 @@ class Parts:
     ngrams: NgramTable | None = None
     rescorer: Transformer | NgramTable | None = None
     known: SuffixIndex | None = None
+    scored: bool = False
 
 
 def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | PromptLookup | MaskedDiffusion | APD:
@@ -77,7 +79,7 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Prompt
         if settings.block_size == "auto":
             return _controlled(target, partner, settings, joint, parts.known)
         size = settings.block_size or partner.spec.block_size
-        return DFlash(target, partner, size, settings, joint=joint, known=parts.known)
+        return DFlash(target, partner, size, settings, joint=joint, known=parts.known, scored=parts.scored)
     if method == "lookup":
         assert isinstance(settings, Lookup)
         return PromptLookup(target_of(model, None, usable_tokens), settings, parts.known)

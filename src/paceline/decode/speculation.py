@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from paceline.errors import ConfigError
+from paceline.plan import Plan
 from paceline.settings import Setting, check_kinds, check_ranges
 
 __all__ = ["PLAIN", "Lookup", "Plan", "Speculation", "TemperatureSchedule", "spread"]
@@ -157,13 +158,6 @@ def _check_suffixes(settings: Speculation | Lookup) -> None:
     if settings.prompt_lookup_min > settings.prompt_lookup_max:
         told = f"prompt_lookup_min is {settings.prompt_lookup_min}, prompt_lookup_max {settings.prompt_lookup_max}."
         raise ConfigError(told, remedy="It must not be greater.", param="prompt_lookup_min")
-
-
-class Plan(NamedTuple):
-    """What a sequence proposes in a round: rows of a block, the anchor included, and passes over it at most."""
-
-    block_size: int
-    steps: int = 1
 
 
 PLAIN = Plan(1)

@@ -1,0 +1,36 @@
+"""What a round sets out to propose, and why: chosen before it, told in its record.
+
+A plain frozen record. Knows nothing of who chooses, and of how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["Plan", "Reason"]
+
+Reason = Literal["settings", "first", "best", "trial", "look around", "rest"]
+"""The settings say so; nothing is known yet; it gives the most tokens per second; drafts are tried again after a rest;
+the longest block is due; drafts do not pay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Of one sequence in one round. Equal plans do the same, for whatever reason.
+
+    Attributes:
+        block_size: rows of a block, the anchor included; 1 is plain decoding.
+        steps: passes over it at most.
+        reason: why so.
+        tokens_per_second, plain_tokens_per_second: of the whole batch, to be expected of the best block and of plain
+            decoding; 0 where they were not compared.
+        resting: rounds of plain decoding behind this one, until drafts are tried again.
+    """
+
+    block_size: int
+    steps: int = 1
+    reason: Reason = field(default="settings", compare=False)
+    tokens_per_second: float = field(default=0.0, compare=False)
+    plain_tokens_per_second: float = field(default=0.0, compare=False)
+    resting: int = field(default=0, compare=False)
