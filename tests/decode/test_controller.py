@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from paceline.decode.controller import Calibration, Controller, Costs, Drift, Pace, first_block_size
+from paceline.decode.controller import Controller, Costs, first_block_size
+from paceline.decode.experience import Pace
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import EMPTY, Proposal, chain
 
@@ -116,18 +117,6 @@ def test_steps_are_chosen_by_what_they_bring() -> None:
     assert it.plans([pace], 10)[0].steps == 2
 
 
-def test_acceptance_is_conditional_and_fades() -> None:
-    pace = Pace()
-    for _ in range(200):
-        pace.learn(1, 1, 2)
-    assert pace.acceptance(1, 0) > 0.9
-    assert pace.acceptance(1, 1) < 0.2
-    for _ in range(60):
-        pace.learn(1, 2, 3)
-    assert pace.acceptance(1, 1) > 0.9
-    assert Pace().acceptance(1, 5) == 0.7
-
-
 def tree(rng: random.Random, nodes: int) -> Proposal:
     parents = [rng.randrange(-1, node) if node else -1 for node in range(nodes)]
     scores: list[float] = []
@@ -186,23 +175,3 @@ def test_what_was_looked_up_says_nothing_of_the_drafter(path: list[int], judged:
     plain = Pace()
     it.learn(plain, Plan(1), Proposal((4, 5), (-1, 0)), [0, 1], 2)
     assert plain == Pace()
-
-
-def test_an_unbiased_drafter_is_believed() -> None:
-    """20,000 drafts of a drafter that says what is true: five standard deviations are below 0.03."""
-    rng, calibration = random.Random(3), Calibration()
-    for _ in range(20_000):
-        said = rng.random()
-        calibration.learn(said, rng.random() < said)
-    for said in (0.01, 0.1, 0.3, 0.6, 0.85, 0.95, 0.99):
-        assert calibration.probability(said) == pytest.approx(said, abs=0.1)
-
-
-def test_drift_follows_slowly_and_forgives_a_pause() -> None:
-    drift = Drift()
-    drift.learn(True, 1000.0)
-    assert drift.drafted == pytest.approx(1.1)
-    assert drift.plain == 1.0
-    for _ in range(100):
-        drift.learn(False, 1.5)
-    assert drift.plain == pytest.approx(1.5, abs=1e-3)

@@ -16,26 +16,15 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from paceline.decode.experience import LONGEST_REST, SHORTEST_REST, Calibration, Drift, Pace
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import ROOT, Proposal, only
 from paceline.plan import Reason
 
-__all__ = ["Calibration", "Controller", "Costs", "Pace", "first_block_size"]
-
-_PRIOR = 0.7
-"""Conditional acceptance before anything was seen, and its weight in drafts."""
-_PRIOR_WEIGHT = 1.0
-
-_MEMORY = 0.9
-"""What a count is worth a round later: some ten rounds are remembered."""
-
-_REST, _LONGEST_REST = 4, 64
-"""Plain rounds after the first trial in vain, and at most."""
+__all__ = ["Controller", "Costs", "first_block_size"]
 
 _LOOK_AROUND = 16
 """Every so many drafted rounds the longest block is tried, so that it is known what a short one misses."""
-
-_BINS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
 
 
 def first_block_size(hidden_size: int) -> int:
@@ -65,80 +54,6 @@ class Costs:
     def drafting(self, block_size: int, steps: int = 1) -> float:
         """Seconds of the drafter for blocks of so many rows."""
         return steps * _between(self.draft, block_size)
-
-
-@dataclass(slots=True)
-class Pace:
-    """How drafting has gone for one sequence.
-
-    Attributes:
-        accepted, checked: by steps, then by depth: fading counts of drafts.
-        drafted: rounds with drafts.
-        resting: plain rounds left, and one for the trial behind them.
-        rest: how long the next rest would be.
-    """
-
-    accepted: dict[int, list[float]] = field(default_factory=dict)
-    checked: dict[int, list[float]] = field(default_factory=dict)
-    drafted: int = 0
-    resting: int = 0
-    rest: int = _REST
-
-    def acceptance(self, steps: int, depth: int) -> float:
-        """How likely the draft at a depth, from 0, is accepted where all before it were.
-
-        What was seen so far, and a little of what was seen one place before: for the first, of a fixed prior.
-        """
-        likely = _PRIOR
-        accepted, checked = self.accepted.get(steps, []), self.checked.get(steps, [])
-        for place in range(min(depth + 1, len(checked))):
-            likely = (accepted[place] + _PRIOR_WEIGHT * likely) / (checked[place] + _PRIOR_WEIGHT)
-        return likely
-
-    def learn(self, steps: int, accepted: int, checked: int) -> None:
-        """Count the drafts of a round: by depth, the first `checked` were judged, the first `accepted` were right."""
-        self.drafted += 1
-        for counts, count in ((self.accepted, accepted), (self.checked, checked)):
-            own = [_MEMORY * value for value in counts.get(steps, [])]
-            own += [0.0] * (checked - len(own))
-            counts[steps] = [value + (place < count) for place, value in enumerate(own)]
-
-
-@dataclass(slots=True)
-class Calibration:
-    """How often a draft is right of which the drafter says that it is with some probability."""
-
-    right: list[float] = field(default_factory=lambda: [0.0] * (len(_BINS) + 1))
-    seen: list[float] = field(default_factory=lambda: [0.0] * (len(_BINS) + 1))
-
-    def probability(self, said: float) -> float:
-        """What is to be expected of a draft."""
-        place = bisect.bisect(_BINS, said)
-        return (self.right[place] + 8.0 * said) / (self.seen[place] + 8.0)
-
-    def learn(self, said: float, right: bool) -> None:
-        """Count a draft that was judged."""
-        place = bisect.bisect(_BINS, said)
-        self.right[place] = 0.999 * self.right[place] + right
-        self.seen[place] = 0.999 * self.seen[place] + 1.0
-
-
-@dataclass(slots=True)
-class Drift:
-    """How much longer rounds take than was measured beforehand: what a round does beside its passes, and what else the
-    machine does. Fading means of the quotient, of rounds with drafts and without."""
-
-    drafted: float = 1.0
-    plain: float = 1.0
-
-    def learn(self, drafted: bool, quotient: float) -> None:
-        """Take in a round; one that was held up for long counts as twice as long."""
-        known = self.drafted if drafted else self.plain
-        mean = known + (1.0 - _MEMORY) * (min(quotient, 2.0 * known) - known)
-        if drafted:
-            self.drafted = mean
-        else:
-            self.plain = mean
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,9 +134,12 @@ class Controller:
         rate = _rate(pace, best, costs, sequences) / self.drift.drafted
         plain = sequences / costs.reading(sequences) / self.drift.plain
         if rate <= plain and pace.resting == 0:
-            pace.resting, pace.rest = pace.rest, min(2 * pace.rest, _LONGEST_REST)
+            pace.resting, pace.rest = pace.rest, min(2 * pace.rest, LONGEST_REST)
             return Plan(1, 1, "rest", rate, plain, pace.resting - 1)
-        pace.resting, pace.rest = 0, _REST if rate > plain else pace.rest  # after a rest it is tried in any case
+        pace.resting, pace.rest = (
+            0,
+            SHORTEST_REST if rate > plain else pace.rest,
+        )  # after a rest it is tried in any case
         reason: Reason = "best" if rate > plain else "trial"
         return Plan(best.block_size, best.steps, reason, rate, plain)
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
-from paceline.decode.controller import Pace
+from paceline.decode.experience import Pace
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, process
 from paceline.decode.retrieval import Budget, Retrieval

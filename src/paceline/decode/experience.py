@@ -1,0 +1,97 @@
+"""What a controller remembers: how drafts fared, how far the drafter is to be believed, and how long rounds took.
+
+Fading counts and means in plain numbers. Knows nothing of what is decided by them.
+"""
+
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+
+__all__ = ["LONGEST_REST", "SHORTEST_REST", "Calibration", "Drift", "Pace"]
+
+_PRIOR = 0.7
+"""Conditional acceptance before anything was seen, and its weight in drafts."""
+_PRIOR_WEIGHT = 1.0
+
+_MEMORY = 0.9
+"""What a count is worth a round later: some ten rounds are remembered."""
+
+SHORTEST_REST, LONGEST_REST = 4, 64
+"""Plain rounds after the first trial in vain, and at most."""
+
+_BINS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+
+
+@dataclass(slots=True)
+class Pace:
+    """How drafting has gone for one sequence.
+
+    Attributes:
+        accepted, checked: by steps, then by depth: fading counts of drafts.
+        drafted: rounds with drafts.
+        resting: plain rounds left, and one for the trial behind them.
+        rest: how long the next rest would be.
+    """
+
+    accepted: dict[int, list[float]] = field(default_factory=dict)
+    checked: dict[int, list[float]] = field(default_factory=dict)
+    drafted: int = 0
+    resting: int = 0
+    rest: int = SHORTEST_REST
+
+    def acceptance(self, steps: int, depth: int) -> float:
+        """How likely the draft at a depth, from 0, is accepted where all before it were.
+
+        What was seen so far, and a little of what was seen one place before: for the first, of a fixed prior.
+        """
+        likely = _PRIOR
+        accepted, checked = self.accepted.get(steps, []), self.checked.get(steps, [])
+        for place in range(min(depth + 1, len(checked))):
+            likely = (accepted[place] + _PRIOR_WEIGHT * likely) / (checked[place] + _PRIOR_WEIGHT)
+        return likely
+
+    def learn(self, steps: int, accepted: int, checked: int) -> None:
+        """Count the drafts of a round: by depth, the first `checked` were judged, the first `accepted` were right."""
+        self.drafted += 1
+        for counts, count in ((self.accepted, accepted), (self.checked, checked)):
+            own = [_MEMORY * value for value in counts.get(steps, [])]
+            own += [0.0] * (checked - len(own))
+            counts[steps] = [value + (place < count) for place, value in enumerate(own)]
+
+
+@dataclass(slots=True)
+class Calibration:
+    """How often a draft is right of which the drafter says that it is with some probability."""
+
+    right: list[float] = field(default_factory=lambda: [0.0] * (len(_BINS) + 1))
+    seen: list[float] = field(default_factory=lambda: [0.0] * (len(_BINS) + 1))
+
+    def probability(self, said: float) -> float:
+        """What is to be expected of a draft."""
+        place = bisect.bisect(_BINS, said)
+        return (self.right[place] + 8.0 * said) / (self.seen[place] + 8.0)
+
+    def learn(self, said: float, right: bool) -> None:
+        """Count a draft that was judged."""
+        place = bisect.bisect(_BINS, said)
+        self.right[place] = 0.999 * self.right[place] + right
+        self.seen[place] = 0.999 * self.seen[place] + 1.0
+
+
+@dataclass(slots=True)
+class Drift:
+    """How much longer rounds take than was measured beforehand: what a round does beside its passes, and what else the
+    machine does. Fading means of the quotient, of rounds with drafts and without."""
+
+    drafted: float = 1.0
+    plain: float = 1.0
+
+    def learn(self, drafted: bool, quotient: float) -> None:
+        """Take in a round; one that was held up for long counts as twice as long."""
+        known = self.drafted if drafted else self.plain
+        mean = known + (1.0 - _MEMORY) * (min(quotient, 2.0 * known) - known)
+        if drafted:
+            self.drafted = mean
+        else:
+            self.plain = mean
