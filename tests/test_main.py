@@ -20,8 +20,8 @@ class Finder:
         if name == "typer":
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
-if "ignored" in sys.argv:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+# Whatever was inherited: what a shell has put in the background ignores it.
+signal.signal(signal.SIGINT, signal.SIG_IGN if "ignored" in sys.argv else signal.default_int_handler)
 from paceline.__main__ import main
 main()
 """
