@@ -22,7 +22,8 @@ __all__ = ["run"]  # a fixture
 
 INTERRUPTED = "Interrupted. The same command goes on from what is saved."
 PAIR = ["target-0", "target-1", "target-2", BUNDLED_TARGET, BUNDLED_DRAFTER]
-STAGES = ["corpus", *PAIR, "corpus-with-tasks", BUNDLED_DLLM, BUNDLED_VERIFIER]
+DLLM = ["corpus-with-tasks", "diffusion-0", "corpus-of-tasks", BUNDLED_DLLM]
+STAGES = ["corpus", *PAIR, *DLLM, BUNDLED_VERIFIER]
 
 
 @pytest.fixture

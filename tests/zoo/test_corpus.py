@@ -12,13 +12,14 @@ from paceline.zoo.corpus import (
     build,
     dialogue_document,
     documents,
+    drill_document,
     story_document,
     task_document,
     write_arrays,
 )
 from paceline.zoo.documents import HELDOUT_FIRST_SEED, KINDS, Document, split_of
 from paceline.zoo.sources import LONGEST_CHARS, library_documents
-from paceline.zoo.tasks import TASK_KINDS, task
+from paceline.zoo.tasks import TASK_KINDS, drill, task
 from paceline.zoo.tokenizer import END_OF_TEXT, save, train_tokenizer
 
 LIBRARY = list(islice(library_documents(), 600))
@@ -130,3 +131,12 @@ def test_a_killed_rebuild_leaves_no_arrays_of_another_tokenizer(tmp_path, monkey
     with pytest.raises(KeyboardInterrupt):
         build(*few)
     assert not list((tmp_path / "out").glob("*.npz"))
+
+
+def test_a_corpus_of_tasks_and_drills_alone(tmp_path: Path) -> None:
+    """Without what comes with Python; held-out documents are of other seeds."""
+    train = list(documents("train", 0, 0, 0, 60, 40, library=False))
+    heldout = list(documents("heldout", 0, 0, 0, 60, 400, library=False))
+    assert {document.name.partition(":")[0] for document in (*train, *heldout)} == {"task", "drill"}
+    assert not {document.plain() for document in train} & {document.plain() for document in heldout}
+    assert drill_document(7, "train").messages[1]["content"] == drill(7)[1]

@@ -9,7 +9,7 @@ import pytest
 
 from paceline.zoo.arithmetic import final_answer
 from paceline.zoo.documents import HELDOUT_FIRST_SEED
-from paceline.zoo.tasks import LEVELS, TASK_KINDS, TaskKind, task
+from paceline.zoo.tasks import LEVELS, TASK_KINDS, TaskKind, drill, task
 
 
 @pytest.mark.parametrize("kind", TASK_KINDS)
@@ -84,3 +84,16 @@ def test_records_may_stand_in_a_sentence_but_must_be_equal() -> None:
     assert found.check(f"Here it is: {found.answer}")
     assert not found.check(found.answer.replace('"', "'"))
     assert not found.check(found.answer.replace("}", ', "more": 1}'))
+
+
+def test_drills_are_right_and_in_the_words_of_the_tasks() -> None:
+    for seed in range(50):
+        asked, answer = drill(seed)
+        lines = answer.splitlines()
+        assert len(lines) == 8
+        assert asked == f"Work out: {'; '.join(line.partition(' = ')[0] for line in lines)}."
+        for line in lines:
+            left, result = line.removesuffix(".").split(" = ")
+            assert eval(left.replace("x", "*")) == int(result)  # digits and signs of our own
+            assert 0 <= int(result) < 100
+    assert drill(3) == drill(3) != drill(4)

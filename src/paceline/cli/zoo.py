@@ -78,6 +78,8 @@ def corpus(
     dialogues: Annotated[int | None, typer.Option(min=0, help="Generated dialogues.")] = None,
     modules: Annotated[int | None, typer.Option(min=0, help="Generated Python modules.")] = None,
     tasks: Annotated[int | None, typer.Option(min=0, help="Generated tasks with answers; none if left out.")] = None,
+    drills: Annotated[int | None, typer.Option(min=0, help="Generated sums to practise; none if left out.")] = None,
+    library: Annotated[bool, typer.Option(help="With the text that comes with Python.")] = True,
     tokenizer: Annotated[
         Path | None, typer.Option(exists=True, file_okay=False, help="Use this tokenizer instead of training one.")
     ] = None,
@@ -85,8 +87,8 @@ def corpus(
     """Generate the training text: DIR/tokenizer, DIR/train.npz and DIR/heldout.npz. Takes some minutes."""
     from paceline.zoo.corpus import build
 
-    given = {"stories": stories, "dialogues": dialogues, "modules": modules, "tasks": tasks}
-    build(out, tokenizer, **{name: count for name, count in given.items() if count is not None})
+    given = {"stories": stories, "dialogues": dialogues, "modules": modules, "tasks": tasks, "drills": drills}
+    build(out, tokenizer, library=library, **{name: count for name, count in given.items() if count is not None})
 
 
 @app.command("score")

@@ -18,7 +18,7 @@ from paceline.zoo.modules import module
 from paceline.zoo.reports import report
 from paceline.zoo.sources import library_documents
 from paceline.zoo.stories import story
-from paceline.zoo.tasks import task_of
+from paceline.zoo.tasks import drill, task_of
 from paceline.zoo.tokenizer import encode_document, load, save, train_tokenizer
 
 STORIES, DIALOGUES, MODULES = 14_000, 22_000, 1_500
@@ -32,6 +32,8 @@ def documents(
     dialogue_count: int = DIALOGUES,
     module_count: int = MODULES,
     task_count: int = 0,
+    drill_count: int = 0,
+    library: bool = True,
 ) -> Iterator[Document]:
     """The documents of a split in a fixed order, without doubles.
 
@@ -39,7 +41,7 @@ def documents(
     documents, from seeds that training never sees.
     """
     seen: set[str] = set()
-    for document in _all_documents(split, story_count, dialogue_count, module_count, task_count):
+    for document in _all_documents(split, story_count, dialogue_count, module_count, task_count, drill_count, library):
         text = document.plain()
         if document.split == split and text not in seen:
             seen.add(text)
@@ -47,13 +49,20 @@ def documents(
 
 
 def _all_documents(
-    split: Split, story_count: int, dialogue_count: int, module_count: int, task_count: int
+    split: Split,
+    story_count: int,
+    dialogue_count: int,
+    module_count: int,
+    task_count: int,
+    drill_count: int,
+    library: bool,
 ) -> Iterator[Document]:
-    yield from _without_copies(list(library_documents()))
+    yield from _without_copies(list(library_documents())) if library else ()
     yield from (module_document(seed, split) for seed in _seeds(split, module_count))
     yield from (story_document(seed, split) for seed in _seeds(split, story_count))
     yield from (dialogue_document(seed, split) for seed in _seeds(split, dialogue_count))
     yield from (task_document(seed, split) for seed in _seeds(split, task_count))
+    yield from (drill_document(seed, split) for seed in _seeds(split, drill_count))
 
 
 def _without_copies(library: list[Document]) -> Iterator[Document]:
@@ -99,11 +108,16 @@ def dialogue_document(seed: int, split: Split) -> Document:
 def task_document(seed: int, split: Split) -> Document:
     """The task of a seed, the kinds in turn, with its answer."""
     found = task_of(seed)
-    turns: tuple[Message, ...] = (
-        {"role": "user", "content": found.question},
-        {"role": "assistant", "content": found.answer},
-    )
-    return Document("dialogue", f"task:{seed}", split, messages=turns)
+    return Document("dialogue", f"task:{seed}", split, messages=_turns(found.question, found.answer))
+
+
+def drill_document(seed: int, split: Split) -> Document:
+    """The sums of a seed, worked out."""
+    return Document("dialogue", f"drill:{seed}", split, messages=_turns(*drill(seed)))
+
+
+def _turns(question: str, answer: str) -> tuple[Message, ...]:
+    return {"role": "user", "content": question}, {"role": "assistant", "content": answer}
 
 
 def write_arrays(tokenizer: Tokenizer, chosen: list[Document], path: Path) -> None:
@@ -131,19 +145,22 @@ def build(
     dialogues: int = DIALOGUES,
     modules: int = MODULES,
     tasks: int = 0,
+    drills: int = 0,
+    library: bool = True,
 ) -> None:
     """Write `out`/tokenizer, train.npz and heldout.npz.
 
     Args:
         tokenizer: folder of a trained tokenizer to use instead of a new one.
-        stories, dialogues, modules, tasks: generated documents of the training split.
+        stories, dialogues, modules, tasks, drills: generated documents of the training split.
+        library: whether the text that comes with Python is in it.
 
     Raises:
         ConfigError: the tokenizer cannot be read, or there is too little text to train one.
         OSError: `out` cannot be written; told before anything is generated.
     """
     out.mkdir(parents=True, exist_ok=True)  # before the work: a folder that cannot be written is told at once
-    counts = (stories, dialogues, modules, tasks)
+    counts = (stories, dialogues, modules, tasks, drills, library)
     train = list(documents("train", *counts))
     try:
         encoder = load(tokenizer) if tokenizer else train_tokenizer(train)

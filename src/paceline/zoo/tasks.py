@@ -21,7 +21,7 @@ from paceline.zoo.arithmetic import final_answer
 from paceline.zoo.documents import HELDOUT_FIRST_SEED, split_of
 from paceline.zoo.tables import say
 
-__all__ = ["LEVELS", "TASK_KINDS", "Task", "TaskKind", "task", "task_of"]
+__all__ = ["LEVELS", "TASK_KINDS", "Task", "TaskKind", "drill", "task", "task_of"]
 
 TaskKind = Literal["sums", "records", "functions"]
 TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
@@ -67,6 +67,14 @@ def task(kind: TaskKind, seed: int) -> Task:
 def task_of(seed: int) -> Task:
     """The task of a seed, the kinds in turn."""
     return task(TASK_KINDS[seed % len(TASK_KINDS)], seed)
+
+
+def drill(seed: int) -> tuple[str, str]:
+    """Eight sums as they occur in the word problems, and what they come to: to learn from, never to be judged on."""
+    rng = Random(f"drill:{seed}")
+    steps = [_change(rng, rng.randrange(3, 99), {"good": "", "name": "", **words.person(rng)[1]})[1] for _ in range(8)]
+    asked = "; ".join(step.partition(" = ")[0] for step in steps)
+    return f"Work out: {asked}.", "\n".join(steps)
 
 
 Made = tuple[str, str, Callable[[str], bool]]

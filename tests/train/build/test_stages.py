@@ -15,8 +15,8 @@ TEXT = ("train.npz", "heldout.npz", "tokenizer/tokenizer.json", "tokenizer/token
 WEIGHTS = ("model.safetensors", "config.json")
 MODEL = (*WEIGHTS, "tokenizer.json", "tokenizer_config.json")
 PROMISED = {
-    **dict.fromkeys(("corpus", "corpus-with-tasks"), TEXT),
-    **dict.fromkeys(("target-0", "target-1", "target-2"), MODEL),
+    **dict.fromkeys(("corpus", "corpus-with-tasks", "corpus-of-tasks"), TEXT),
+    **dict.fromkeys(("target-0", "target-1", "target-2", "diffusion-0"), MODEL),
     **dict.fromkeys((BUNDLED_TARGET, BUNDLED_DLLM, BUNDLED_VERIFIER), MODEL),
     BUNDLED_DRAFTER: WEIGHTS,
 }

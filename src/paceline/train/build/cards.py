@@ -91,6 +91,7 @@ def dllm_card(folder: Path, recipe: Recipe, points: Iterable[Mapping[str, Any]])
     """The card of the diffusion model in `folder`; `points` are those of `bench quality` on held-out tasks."""
     spec = transformer_spec(read_json(folder / "config.json"))
     config, text, last = recipe.dllm, recipe.checked_text, _last_evaluation(folder, "heldout_runs")
+    practice, tasks = recipe.practice, recipe.practice_text
     batch, batched = config.batch
     return f"""# {BUNDLED_DLLM}
 
@@ -102,11 +103,13 @@ attention to both sides, row i predicts token i + 1. {_millions(folder)} M param
 **Made by** `paceline zoo build`: {BUNDLED_TARGET} with its attention opened, then {config.fit.steps:,} steps of
 {batched:,} {batch.removesuffix("_per_batch")} at a peak rate of {config.fit.learning_rate:g}, in rows of
 {config.shortest_row} to {config.longest_row} tokens; {config.run_share:.0%} of the rows lost one run of up to
-{config.longest_run} tokens, the others a random share (arXiv 2502.09992). `curve.png` shows the training.
+{config.longest_run} tokens, the others a random share (arXiv 2502.09992). Then {practice.fit.steps:,} steps of the same
+on tasks and sums, at {practice.fit.learning_rate:g}, which `curve.png` shows.
 
 **Trained on** the library text of {BUNDLED_TARGET}, and of the generators {text.stories:,} stories and reports,
 {text.dialogues:,} dialogues, {text.modules:,} modules and up to {text.tasks:,} tasks with answers that can be checked.
-Held out: as there, and tasks by a hash of their question, too.
+Then on {tasks.tasks:,} tasks, {tasks.drills:,} times eight sums, and {tasks.dialogues:,} dialogues. Held out: as
+there, and tasks by a hash of their question, too.
 
 **Measured**: held-out loss {last["heldout_scattered"]:.3f} nats per token where random tokens are masked,
 {last["heldout_runs"]:.3f} where a run is. Share of {recipe.problems} held-out tasks that are solved greedily, with 95 %

@@ -24,12 +24,14 @@ _NAME = "recipe.json"
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Generated documents of a corpus, besides what comes with Python."""
+    """Generated documents of a corpus, besides what comes with Python, where that is in it."""
 
     stories: int
     dialogues: int
     modules: int
     tasks: int = 0
+    drills: int = 0
+    library: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Recipe:
         text, target, rounds, unloop, loops: the target, on this text; `rounds` of unlooping follow its training.
         drafter, answers: the target's drafter.
         checked_text, dllm: the diffusion model, which begins as the target, on text with tasks that can be checked.
+        practice_text, practice: how it goes on, on tasks and sums alone.
         verifier, samples: the diffusion model's verifier.
         problems: held-out tasks that these two are tried on for their cards.
     """
@@ -53,6 +56,8 @@ class Recipe:
     answers: ResponsesConfig
     checked_text: Counts
     dllm: DllmConfig
+    practice_text: Counts
+    practice: DllmConfig
     verifier: VerifierConfig
     samples: SamplesConfig
     problems: int
@@ -85,6 +90,8 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
         answers=ResponsesConfig(scaled(12_000, 64), (24, 110), max_tokens=128, sampled_share=0.15, batch=64),
         checked_text=Counts(scaled(1200, 100), scaled(3000, 100), scaled(300, 50), scaled(90_000, 100)),
         dllm=DllmConfig(checked, fit(3000, 3e-3), longest_row=256, run_share=0.6, longest_run=96),
+        practice_text=Counts(100, scaled(2000, 100), 50, scaled(60_000, 100), scaled(40_000, 100), library=False),
+        practice=DllmConfig(out / "corpus-of-tasks", fit(1500, 1e-3), longest_row=256, run_share=0.6, longest_run=96),
         verifier=VerifierConfig(checked, fit(2000, 5e-3)),
         samples=SamplesConfig(said, window=16, kv_window=8, precision="mixed"),
         problems=scaled(150, 6),

@@ -15,6 +15,7 @@ from typing import Literal
 
 from paceline.train.build.cost import drafter_flops, training_flops
 from paceline.train.build.recipe import Counts, Recipe
+from paceline.train.diffusion_options import DllmConfig
 from paceline.train.diffusion_recipes import make_dllm, make_verifier
 from paceline.train.drafter import bundled_drafter_spec
 from paceline.train.options import TURN_START, ResponsesConfig
@@ -71,8 +72,17 @@ class Stage:
 def stages(out: Path, recipe: Recipe) -> list[Stage]:
     """All stages in the order they need each other."""
     pair = [_target(out, recipe), *_unlooped(out, recipe), _drafter(out, recipe)]
-    checked = _corpus(recipe.dllm.corpus, recipe.checked_text, recipe.target.corpus / "tokenizer")
-    return [_corpus(recipe.target.corpus, recipe.text), *pair, checked, _dllm(out, recipe), _verifier(out, recipe)]
+    tokenizer = recipe.target.corpus / "tokenizer"
+    checked = _corpus(recipe.dllm.corpus, recipe.checked_text, tokenizer)
+    tasks = _corpus(recipe.practice.corpus, recipe.practice_text, tokenizer)
+    begun = out / "diffusion-0"
+    dllms = [
+        checked,
+        _dllm(out / BUNDLED_TARGET, recipe.dllm, begun),
+        tasks,
+        _dllm(begun, recipe.practice, out / BUNDLED_DLLM),
+    ]
+    return [_corpus(recipe.target.corpus, recipe.text), *pair, *dllms, _verifier(out, recipe)]
 
 
 def _corpus(folder: Path, counts: Counts, tokenizer: Path | None = None) -> Stage:
@@ -122,11 +132,10 @@ def _drafter(out: Path, recipe: Recipe) -> Stage:
     return Stage(folder, _WEIGHTS, make, "drafter", config.fit.steps, tokens, flops, answers)
 
 
-def _dllm(out: Path, recipe: Recipe) -> Stage:
-    folder, config = out / BUNDLED_DLLM, recipe.dllm
+def _dllm(start: Path, config: DllmConfig, folder: Path) -> Stage:
     tokens = config.rows_of(config.longest_row) * config.longest_row
     flops = tokens * training_flops(bundled_target_spec(), config.longest_row)
-    make = partial(make_dllm, out / BUNDLED_TARGET, ShapeConfig(), config, SPECIALS[MASK], folder)
+    make = partial(make_dllm, start, ShapeConfig(), config, SPECIALS[MASK], folder)
     return Stage(folder, _MODEL, make, "transformer", config.fit.steps, tokens, flops)
 
 
