@@ -154,6 +154,25 @@ def test_experience_corrects_the_drafter() -> None:
     assert it.keep([proposal], [Plan(4)], 10) == [EMPTY]
 
 
+def test_a_round_whose_drafts_are_all_dropped_is_a_trial_in_vain() -> None:
+    """Otherwise the first round, or a look around, would come again and again."""
+    it, pace, plans = controller(STEEP), Pace(), []
+    proposal = Proposal((1, 2), (-1, 0), (math.log(0.3), math.log(0.2)))
+    for _ in range(40):
+        (plan,) = it.plans([pace], 10)
+        plans.append(plan != PLAIN)
+        (kept,) = it.keep([proposal if plan != PLAIN else EMPTY], [plan], 10)
+        it.learn(pace, plan, kept, [], 0)
+    assert sum(plans) <= 4
+
+
+def test_costs_below_what_was_measured_are_never_less_than_nothing() -> None:
+    """A batch of 17 is measured as one of 32, and a noisy line through both points would go below 0."""
+    assert Costs({32: 1.0, 64: 3.5}, {4: 0.1}).reading(17) == 1.0
+    assert Costs({32: 1.0, 64: 0.5}, {4: 0.1}).reading(128) == 1.0
+    assert Costs({32: 1.0, 64: 3.5}, {4: 0.1}).drafting(16, 2) == 0.2
+
+
 def test_only_drafts_that_were_judged_are_experience() -> None:
     """Children of what agreed; what stands behind a rejected draft was never judged."""
     it = controller(FLAT)

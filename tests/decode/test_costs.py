@@ -47,7 +47,17 @@ def test_kept_on_disk_and_read_again(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("broken", ["", "[]", '{"read": 3, "draft": {}}', '{"read": {"a": 1}, "draft": {}}'])
+@pytest.mark.parametrize(
+    "broken",
+    [
+        "",
+        "[]",
+        '{"read": 3, "draft": {}}',
+        '{"read": {"a": 1}, "draft": {}}',
+        '{"read": {}, "draft": {}}',
+        '{"read": {"1": 0.0}, "draft": {"4": 1.0}}',
+    ],
+)
 def test_a_broken_file_is_measured_anew(tmp_path: Path, broken: str) -> None:
     book(tmp_path).costs(1, 10)
     (kept,) = tmp_path.iterdir()

@@ -11,6 +11,7 @@ from asked import ENDS, FAMILIES, OPTIONS, TOKENIZER, USABLE, VOCAB, jobs_for, m
 from scripted import answer_all, answers_of, drafter_of, plain, prompt_of, scripted, truth
 from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 
+from paceline.decode.controller import Controller, Costs
 from paceline.decode.dflash import DFlash
 from paceline.decode.rescoring import SmallModel
 from paceline.decode.sequence import Sequence as Decoded
@@ -58,6 +59,35 @@ def test_any_settings_give_the_tokens_of_plain_decoding(family: str) -> None:
             assert round.accepted <= round.checked <= len(round.committed)
             assert len(round.committed) - round.accepted in (0, 1)
     assert branched > 10, "a test of trees needs some"
+
+
+CHEAP = Costs({1: 1.0, 8: 1.1, 64: 1.5}, {4: 0.1, 16: 0.2})
+DEAR = Costs({1: 1.0, 8: 6.0, 64: 50.0}, {4: 0.5, 16: 0.9})
+
+
+@pytest.mark.parametrize("costs", [CHEAP, DEAR])
+@pytest.mark.parametrize("right", [0.0, 0.5, 0.95])
+def test_a_controller_never_changes_the_text(costs: Costs, right: float) -> None:
+    """With rests, trials, emptied trees, drafts carried over, and a small model: drafts of any worth, three at once."""
+    model, small = models("qwen3"), tiny_transformer(tiny_spec(num_layers=1), seed=5)
+    jobs = jobs_for("qwen3", 5, OPTIONS[::13])
+    oracle = [answer for job in jobs for answer in answer_all(plain(model), [job])]
+    real = drafter_of(model)
+    settings = Speculation(candidate_num=5, max_nodes=20, overlap=2, diffusion_steps=2)
+    it = Controller(lambda batch, longest: costs, (2, 4, 9), 4, (1, 2))
+    it.calibration.right[:] = [40.0 * right] * len(it.calibration.right)
+    it.calibration.seen[:] = [40.0] * len(it.calibration.seen)
+    target = Target(model, VOCAB, real.spec.target_layer_ids)
+    decoder = DFlash(target, real, 9, settings, it, SmallModel(Target(small, VOCAB)))
+    answers = answer_all(decoder, jobs, batch=3)
+    assert list(map(outcome, answers)) == list(map(outcome, oracle))
+    for answer in answers:
+        decoder.remember([answer.state])
+        assert answer.state.draft_cache.length == answer.state.cache.length
+        assert_caches_are_whole(decoder, answer.state)
+    plans = [round.plan for answer in answers for round in answer.rounds if round.plan is not None]
+    assert any(plan.block_size == 1 for plan in plans) or costs is CHEAP
+    assert any(plan.block_size > 1 for plan in plans)
 
 
 TREE = (-1, -1, 0, 0, 1, 2, 4, 5, 5)

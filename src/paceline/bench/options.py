@@ -163,6 +163,10 @@ class DecodeBench(Workload):
                 told = f"{name} is {getattr(self, name)!r:.80}, {'and' if self.sweep else 'without'} --sweep."
                 remedy = "Write block sizes as --setting dflash,block_size=8." if self.sweep else "Add --sweep."
                 raise ConfigError(told, remedy=f"Leave it out. {remedy}", param=name)
+        if self.sweep and self.settings and self.rescorer is not None:
+            told = f"rescorer is {str(self.rescorer)!r:.80}, and the settings are given."
+            remedy = "Write it as --setting dflash,candidate_num=32,rescorer=…"
+            raise ConfigError(told, remedy=remedy, param="rescorer")
         if len(self.temperatures) > 1 and not self.sweep:
             told = f"temperature is {' and '.join(map(str, self.temperatures))}, without --sweep."
             raise ConfigError(told, remedy="Give one, or add --sweep.", param="temperature")

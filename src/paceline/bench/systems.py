@@ -17,6 +17,7 @@ from paceline.bench.footprint import weight_bytes
 from paceline.bench.quality_options import QualityBench
 from paceline.decode.methods import Parts, decoder_of
 from paceline.decode.ngram_table import ngrams_for
+from paceline.decode.rescoring import rescorer_for
 from paceline.decode.retrieval import read_known
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder
@@ -100,8 +101,9 @@ class Models:
             settings=configuration.settings,
             ngrams=ngrams_for(configuration.settings, self.verifier_folder, self.verifier),
             known=read_known(configuration.settings, llm.tokenizer, self.usable_tokens),
+            rescorer=rescorer_for(configuration.settings, llm.model, llm.tokenizer, self.usable_tokens),
         )
-        working: list[nn.Module] = [model] if partner is None else [model, partner]
+        working = [each for each in (model, partner, parts.rescorer) if isinstance(each, nn.Module)]
         return System(configuration.name, decoder_of(method, parts), llm, weight_bytes(working))
 
 

@@ -60,8 +60,9 @@ def behind_each_other(
     laws = (scores.masked_fill(~possible, -math.inf) / spread).log_softmax(-1)
     values, order = laws.sort(dim=-1, descending=True, stable=True)
     ids = found.ids.unsqueeze(1).expand_as(order).gather(-1, order)
-    slots = [_ranked(*each) for each in zip(ids, values, strict=True)]
     places = [{token: place for place, token in enumerate(row)} for row in before.tolist()]
+    rows = iter(_ranked(ids.flatten(0, 1), values.flatten(0, 1)))  # fetched from the device once
+    slots = [[next(rows) for _ in range(found.ids.shape[1])] for _ in places]
 
     def expand(path: tuple[int, ...]) -> Ranked:
         slot = len(path)

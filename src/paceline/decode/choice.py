@@ -71,7 +71,9 @@ def choose_method(asked: Asked, diffuses: bool) -> Chosen:
         ConfigError: another method, or a partner that is of no use with the one for this model.
     """
     if asked.method not in get_args(Method):
-        raise ConfigError(f"method is {asked.method!r:.80}.", remedy=f"There are: {', '.join(get_args(Method))}.")
+        raise ConfigError(
+            f"method is {asked.method!r:.80}.", remedy=f"There are: {', '.join(get_args(Method))}.", param="method"
+        )
     return _for_diffusion(asked) if diffuses else _for_target(asked)
 
 
@@ -99,7 +101,8 @@ def _for_target(asked: Asked) -> Literal["ar", "dflash", "lookup"]:
         told = f"verifier is {str(asked.verifier)!r:.80}, and the model is autoregressive: APD needs a diffusion model."
         raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA as the model.", param="verifier")
     if asked.method == "dflash" and asked.drafter is None:
-        raise ConfigError("method is 'dflash', but there is no drafter.", remedy="Name one: drafter=…, --drafter …")
+        remedy = "Name one: drafter=…, --drafter …"
+        raise ConfigError("method is 'dflash', but there is no drafter.", remedy=remedy, param="drafter")
     if asked.method in ("ar", "lookup"):
         return _alone(asked)
     return "ar" if asked.drafter is None else "dflash"

@@ -1,6 +1,6 @@
-"""The end of a round: the target's cache and the sequence keep exactly the agreed path, and a record tells of it.
+"""Read, agree, commit: the target's cache and the sequence keep exactly the agreed path, and a record tells of it.
 
-The same for every method whose target reads a proposal. Does not know who proposed, or how agreement came about.
+The same for every method whose target reads a proposal. Does not know who proposed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from typing import NamedTuple
 from torch import Tensor
 
 from paceline.completion import Round
+from paceline.decode.agree import agreed_path
 from paceline.decode.sequence import Sequence
-from paceline.decode.target import Reading
+from paceline.decode.target import Reading, Target
 from paceline.decode.tree import Proposal
 
-__all__ = ["Kept", "commit_path", "record"]
+__all__ = ["Kept", "commit_path", "read_and_commit", "record"]
 
 
 class Kept(NamedTuple):
@@ -28,6 +29,19 @@ class Kept(NamedTuple):
 
     tokens: list[int]
     features: Tensor | None
+
+
+def read_and_commit(
+    target: Target, sequences: Many[Sequence], drafts: Many[Proposal]
+) -> tuple[list[Reading], list[list[int]], list[Kept]]:
+    """Let the target read the drafts, and commit as far as it agrees.
+
+    Returns:
+        What it read, the nodes that agreed, and what was kept, of each sequence.
+    """
+    readings = target.read(sequences, drafts)
+    paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
+    return readings, paths, [commit_path(*each) for each in zip(sequences, readings, paths, strict=True)]
 
 
 def commit_path(sequence: Sequence, reading: Reading, path: Many[int]) -> Kept:

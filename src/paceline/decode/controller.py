@@ -106,14 +106,17 @@ class Controller:
         """
         drafted = proposal.parents[: len(proposal.scores)]
         if not drafted:
+            if plan != PLAIN:  # none was worth its row
+                pace.in_vain()
             return
         path = [node for node in path if node < len(drafted)]
         checked = min(checked, len(path) + ((path[-1] if path else ROOT) in drafted))
         pace.learn(plan.steps, len(path), checked)
         ends, right = {ROOT, *path[: max(0, checked - 1)]}, set(path)
         for node, parent in enumerate(drafted):
-            if parent in ends:
-                self.calibration.learn(_conditional(proposal, node), node in right)
+            said = _conditional(proposal, node)
+            if parent in ends and said < 1.0:  # 1 is not the drafter's word: a draft that was carried over
+                self.calibration.learn(said, node in right)
 
     def time(self, plans: Sequence[Plan], proposals: Sequence[Proposal], longest: int, seconds: float) -> None:
         """Take in how long a round took."""
@@ -175,11 +178,13 @@ def _conditional(proposal: Proposal, node: int) -> float:
 
 
 def _between(measured: dict[int, float], rows: int) -> float:
-    """The cost for so many rows: on the line between the next ones measured, or behind the last two."""
+    """The cost for so many rows: on the line between the next ones measured, or behind the last two; never less."""
     if rows in measured:
         return measured[rows]
     known = sorted(measured)
+    if rows < known[0] or len(known) == 1:
+        return measured[known[0]]
     above = min(max(bisect.bisect(known, rows), 1), len(known) - 1)
     low, high = known[above - 1], known[above]
-    slope = (measured[high] - measured[low]) / (high - low)
-    return max(measured[low] + slope * (rows - low), 0.0)
+    slope = max(0.0, measured[high] - measured[low]) / (high - low)
+    return measured[low] + slope * (rows - low)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import time
 from collections.abc import Callable
@@ -39,7 +40,7 @@ _REPEATS = 7
 _SECONDS = 0.3
 """Runs that are timed, fewer where they would take longer than that."""
 
-_CONTEXTS = (256, 1024, 4096, 16384)
+_CONTEXTS = (256, 1024, 4096)
 _BATCHES = (1, 2, 4, 8, 16, 32)
 
 
@@ -73,13 +74,14 @@ class CostBook:
     def _read(self, batch: int, context: int) -> Costs | None:
         try:
             kept = json.loads(self._place(batch, context).read_text(encoding="utf-8"))
-            return Costs(*({int(rows): float(seconds) for rows, seconds in kept[name].items()} for name in _KINDS))
+            curves = [{int(size): float(seconds) for size, seconds in kept[name].items()} for name in _KINDS]
+            return Costs(*curves) if all(map(_sound, curves)) else None
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return None  # not measured yet, or by nobody who finished
 
     @torch.inference_mode()
     def _measure(self, batch: int, context: int) -> Costs:
-        sequences = [_sequence(self.drafting, context) for _ in range(batch)]
+        sequences = [_sequence(self.drafting, context)] * batch  # one and the same: a batch takes no more memory
         read, propose = self.drafting.target.read, self.drafting.propose
         reads = _curve({batch * rows: partial(read, sequences, [_tree(rows - 1)] * batch) for rows in _ROWS})
         drafts = _curve({size: partial(propose, sequences, [Plan(size)] * batch) for size in self.block_sizes})
@@ -122,9 +124,14 @@ def _sequence(drafting: Drafting, context: int) -> Sequence:
     draft_cache = SequenceCache(*shape, weight.dtype, weight.device)
     sequence = target.open([0] * (context + 1), Sampling(max_tokens=2 * max(_ROWS)), 0, draft_cache)
     for cache, spec in ((sequence.cache, target.model.spec), (draft_cache, block)):
-        rows = torch.zeros(spec.num_layers, context, spec.num_kv_heads, spec.head_dim, device=cache.device)
-        cache.extend(rows, rows)
+        rows = torch.zeros(1, spec.num_kv_heads, spec.head_dim, dtype=cache.dtype, device=cache.device)
+        cache.extend(*[rows.expand(spec.num_layers, context, -1, -1)] * 2)
     return sequence
+
+
+def _sound(curve: dict[int, float]) -> bool:
+    """Costs that are all positive."""
+    return bool(curve) and all(0.0 < seconds < math.inf for seconds in curve.values())
 
 
 def _tree(nodes: int) -> Proposal:

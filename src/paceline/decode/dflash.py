@@ -21,8 +21,8 @@ from torch import Tensor
 
 from paceline.cache.store import SequenceCache
 from paceline.completion import Round
-from paceline.decode.agree import agreed_path, surviving
-from paceline.decode.commit import commit_path, record
+from paceline.decode.agree import surviving
+from paceline.decode.commit import read_and_commit, record
 from paceline.decode.controller import Controller
 from paceline.decode.drafting import Drafting, context_of
 from paceline.decode.rescoring import Joint
@@ -35,7 +35,7 @@ from paceline.decode.tree import Proposal, merged
 from paceline.models.drafter import Drafter
 from paceline.request import Sampling
 
-__whole_ = ["DFlash"]
+__all__ = ["DFlash"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,16 +87,14 @@ class DFlash:
     @torch.inference_mode()
     def step(self, sequences: Many[Sequence]) -> list[Round]:
         """One round for every sequence."""
+        plans = self._plan(sequences)  # which measures, the first time
         started = time.perf_counter()
-        plans = self._plan(sequences)
         self.remember([sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
         grown = self._propose(sequences, plans)
         worth = self._keep(grown, plans, sequences)
         drafts = self._look_up(worth, sequences)
         proposed = time.perf_counter()
-        readings = self.target.read(sequences, drafts)
-        paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
-        kept = [commit_path(*each) for each in zip(sequences, readings, paths, strict=True)]
+        readings, paths, kept = read_and_commit(self.target, sequences, drafts)
         for sequence, own in zip(sequences, kept, strict=True):
             self._put_aside(sequence, own.features)
         seconds = (proposed - started) / len(sequences), (time.perf_counter() - proposed) / len(sequences)

@@ -20,13 +20,13 @@ from torch import Tensor
 
 from paceline.cache.store import SequenceCache
 from paceline.decode.candidates import Candidates, behind_each_other, independent
-from paceline.decode.processors import process
+from paceline.decode.processors import process, widen
 from paceline.decode.rescoring import Joint, rescored
 from paceline.decode.sampling import is_greedy, ranked
 from paceline.decode.sequence import Sequence, flat
 from paceline.decode.speculation import Plan, Speculation, spread
 from paceline.decode.target import Target
-from paceline.decode.tree import EMPTY, Proposal, best_first, chain, prune, strongest
+from paceline.decode.tree import EMPTY, Expand, Proposal, best_first, chain, prune, strongest
 from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.selector import CandidateSelector
@@ -143,11 +143,12 @@ class Drafting:
             left = [block for block in blocks if block.open]
             if left:
                 self._denoise(left, step)
-        candidates = [block.candidates for block in blocks]
-        proposals = [self._grown(*each) for each in zip(blocks, candidates, strict=True)]
+        expands = [self._expand(block) for block in blocks]
+        proposals = [self._grown(expand, each.slots) for expand, each in zip(expands, asked, strict=True)]
         if self.joint is not None:
             sequences = [each.sequence for each in asked]
-            weighed = rescored(self.joint, self.settings.rescorer_weight, sequences, proposals, candidates)
+            weight = self.settings.rescorer_weight
+            weighed = rescored(self.joint, weight, sequences, proposals, expands, self.noisy)
             proposals = [
                 strongest(proposal, self._nodes(each.slots)) for proposal, each in zip(weighed, asked, strict=True)
             ]
@@ -195,15 +196,15 @@ class Drafting:
     def _ranked(self, block: _Block, hidden: Tensor, logits: Tensor, step: int) -> Candidates:
         """The likeliest tokens of every slot."""
         sequence = block.asked.sequence
-        scores = process(logits, sequence.sampling, sequence.counts)
+        scores = widen(process(logits, sequence.sampling, sequence.counts))
         first = len(sequence.tokens)
         noise = sequence.noise if self.noisy else None
         wide = spread(self.settings, step, block.asked.steps, block.perplexity)
         places = range(first, first + len(logits))
         ids, values = ranked(scores, sequence.sampling, noise, places, self._width, wide)
-        quiet = noise is None or is_greedy(sequence.sampling)
-        drawn = torch.zeros_like(values) if noise is None or quiet else noise.at(places).gather(-1, ids)
-        return Candidates(ids, values, scores.gather(-1, ids), drawn.to(values.dtype), hidden)
+        quiet = noise is None or self._selector is None or is_greedy(sequence.sampling)
+        drawn = torch.zeros_like(values) if noise is None or quiet else noise.at(places, ids).to(values.dtype)
+        return Candidates(ids, values, scores.gather(-1, ids), drawn, hidden)
 
     @property
     def _width(self) -> int:
@@ -214,13 +215,16 @@ class Drafting:
     def _nodes(self, slots: int) -> int:
         return self.settings.max_nodes if self.settings.candidate_num > 1 else slots
 
-    def _grown(self, block: _Block, found: Candidates) -> Proposal:
-        sequence, slots, steps = block.asked
-        expand, selector = independent(found), self._selector
-        if selector is not None:
-            heat = 1.0 if is_greedy(sequence.sampling) else sequence.sampling.temperature
-            wide = spread(self.settings, steps, steps, block.perplexity)
-            expand = behind_each_other(found, selector, sequence.tokens[-1], heat, wide)
+    def _expand(self, block: _Block) -> Expand:
+        """What may stand in the slots of a block."""
+        sequence, _, steps = block.asked
+        if self._selector is None:
+            return independent(block.candidates)
+        heat = 1.0 if is_greedy(sequence.sampling) else sequence.sampling.temperature
+        wide = spread(self.settings, steps, steps, block.perplexity)
+        return behind_each_other(block.candidates, self._selector, sequence.tokens[-1], heat, wide)
+
+    def _grown(self, expand: Expand, slots: int) -> Proposal:
         pool = 1 if self.joint is None else _POOL
         return best_first(expand, pool * self._nodes(slots), self.settings.candidate_num)
 

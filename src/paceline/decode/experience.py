@@ -51,6 +51,11 @@ class Pace:
             likely = (accepted[place] + _PRIOR_WEIGHT * likely) / (checked[place] + _PRIOR_WEIGHT)
         return likely
 
+    def in_vain(self) -> None:
+        """A round drafted, and nothing of it was worth reading: rest, longer each time."""
+        self.drafted += 1
+        self.resting, self.rest = self.rest + 1, min(2 * self.rest, LONGEST_REST)
+
     def learn(self, steps: int, accepted: int, checked: int) -> None:
         """Count the drafts of a round: by depth, the first `checked` were judged, the first `accepted` were right."""
         self.drafted += 1

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 import torch
 
 from paceline.completion import Round
-from paceline.decode.agree import agreed_path
-from paceline.decode.commit import commit_path, record
+from paceline.decode.commit import read_and_commit, record
 from paceline.decode.retrieval import Budget, Retrieval
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import Lookup
@@ -69,8 +68,6 @@ class PromptLookup:
         budget = Budget(own.candidate_num, own.prompt_lookup_num_tokens, own.max_nodes)
         drafts = [sequence.look_up(budget) for sequence in sequences]
         proposed = time.perf_counter()
-        readings = self.target.read(sequences, drafts)
-        paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
-        kept = [commit_path(*each) for each in zip(sequences, readings, paths, strict=True)]
+        readings, paths, kept = read_and_commit(self.target, sequences, drafts)
         seconds = (proposed - started) / len(sequences), (time.perf_counter() - proposed) / len(sequences)
         return [record(*each, seconds) for each in zip(drafts, readings, paths, kept, strict=True)]

@@ -32,7 +32,7 @@ from paceline.models.transformer import Transformer
 __all__ = ["Parts", "decoder_of", "target_of"]
 
 _BLOCKS = (4, 8, 12, 16)
-_CANDIDATES, _NODES = 16, 48
+_CANDIDATES = 16
 """What the machine chooses from, where nothing was asked for."""
 
 
@@ -101,9 +101,9 @@ def _joint(parts: Parts) -> Joint | None:
 def _controlled(
     target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None, known: SuffixIndex | None
 ) -> DFlash:
-    """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose."""
+    """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose, but for one candidate."""
     if settings.candidate_num == 1:
-        settings = replace(settings, candidate_num=_CANDIDATES, max_nodes=_NODES)
+        settings = replace(settings, candidate_num=_CANDIDATES)
     longest = drafter.spec.block_size
     sizes = (*(size for size in _BLOCKS if size < longest), longest)
     first = min(first_block_size(target.model.spec.hidden_size), longest)

@@ -7,22 +7,22 @@ worthiest stay. It changes what is proposed, never the text. Does not know how c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
 from paceline.decode.agree import product
-from paceline.decode.candidates import Candidates
 from paceline.decode.ngram_table import NGRAMS, NgramTable, load_ngram_table
+from paceline.decode.processors import widen
 from paceline.decode.sampling import is_greedy
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
-from paceline.decode.tree import ROOT, Proposal
+from paceline.decode.tree import ROOT, Expand, Proposal
 from paceline.errors import ConfigError
 from paceline.models.load import load_transformer, resolve, shared_vocabulary
 from paceline.models.pairs import usable_tokens
@@ -35,16 +35,6 @@ _PROMPT_ROWS = 512
 """Rows of one pass over what a model has not read yet."""
 
 
-class Joint(Protocol):
-    """What knows how tokens follow each other."""
-
-    def read(self, sequences: Many[Sequence], proposals: Many[Proposal]) -> list[Tensor]:
-        """Scores of the next token behind the anchor and behind every node: [1 + nodes, vocab] each.
-
-        A row of NaN says nothing.
-        """
-
-
 @dataclass(frozen=True, slots=True)
 class SmallModel:
     """An autoregressive model of the target's tokens."""
@@ -52,7 +42,25 @@ class SmallModel:
     model: Target
 
     def read(self, sequences: Many[Sequence], proposals: Many[Proposal]) -> list[Tensor]:
-        """One pass over all trees, and over what was committed since the last."""
+        """Scores of the next token behind the anchor and behind every node: [1 + nodes, vocab] each.
+
+        One pass over all trees, and over what was committed since the last. NaN where its context is too short.
+        """
+        fits = [self._fits(*each) for each in zip(sequences, proposals, strict=True)]
+        pairs = zip(sequences, proposals, fits, strict=True)
+        chosen = [(sequence, proposal) for sequence, proposal, whole in pairs if whole]
+        read = iter(self._read(*zip(*chosen, strict=True)) if chosen else ())
+        vocab = self.model.model.spec.vocab_size
+        return [
+            next(read) if whole else torch.full((1 + len(proposal.tokens), vocab), torch.nan, device=self.model.device)
+            for proposal, whole in zip(proposals, fits, strict=True)
+        ]
+
+    def _fits(self, sequence: Sequence, proposal: Proposal) -> bool:
+        depth = max(proposal.depths, default=0)
+        return len(sequence.tokens) + depth <= self.model.model.spec.context_tokens
+
+    def _read(self, sequences: Many[Sequence], proposals: Many[Proposal]) -> list[Tensor]:
         caches = [self._cache(sequence) for sequence in sequences]
         fresh = [self._caught_up(sequence, cache) for sequence, cache in zip(sequences, caches, strict=True)]
         rows = [[*own, *proposal.tokens] for own, proposal in zip(fresh, proposals, strict=True)]
@@ -72,6 +80,7 @@ class SmallModel:
 
     def _caught_up(self, sequence: Sequence, cache: SequenceCache) -> list[int]:
         """Read all but the last few committed tokens, and say which are left; the anchor is one of them."""
+        cache.truncate(min(cache.length, len(sequence.tokens) - 1))  # the anchor was read where nothing was committed
         while len(sequence.tokens) - cache.length > _PROMPT_ROWS:
             self.model.forward([sequence.tokens[cache.length : cache.length + _PROMPT_ROWS]], [cache])
             cache.advance(_PROMPT_ROWS)
@@ -85,7 +94,7 @@ class TableOfNgrams:
     table: NgramTable
 
     def read(self, sequences: Many[Sequence], proposals: Many[Proposal]) -> list[Tensor]:
-        """A look for every path."""
+        """As `SmallModel.read`: a look for every path; NaN where the table has no such context."""
         return [self._rows(sequence, proposal) for sequence, proposal in zip(sequences, proposals, strict=True)]
 
     def _rows(self, sequence: Sequence, proposal: Proposal) -> Tensor:
@@ -97,6 +106,10 @@ class TableOfNgrams:
         if known:
             found[torch.tensor([place is not None for place in places])] = self.table.rows(known)
         return found
+
+
+Joint = SmallModel | TableOfNgrams
+"""What knows how tokens follow each other."""
 
 
 def rescorer_for(
@@ -128,32 +141,51 @@ def rescorer_for(
 
 
 def rescored(
-    joint: Joint, weight: float, sequences: Many[Sequence], proposals: Many[Proposal], candidates: Many[Candidates]
+    joint: Joint,
+    weight: float,
+    sequences: Many[Sequence],
+    proposals: Many[Proposal],
+    expands: Many[Expand],
+    noisy: bool = True,
 ) -> list[Proposal]:
     """The same trees with new scores: log probabilities of each path under the product of both.
 
     Args:
-        weight: of the drafter, in [0, 1]; 1 leaves everything as the drafter has it.
-        candidates: of which the tokens of every node are.
+        weight: of the drafter, in [0, 1]; 1 leaves its law, but that a node's probability is among its siblings.
+        expands: of which the trees were grown.
+        noisy: whether the scores of these hold the noise that the target will draw with.
     """
     read = joint.read(sequences, proposals)
-    return [_weighed(weight, *each) for each in zip(sequences, proposals, candidates, read, strict=True)]
+    return [_weighed(weight, noisy, *each) for each in zip(sequences, proposals, expands, read, strict=True)]
 
 
-def _weighed(weight: float, sequence: Sequence, proposal: Proposal, found: Candidates, read: Tensor) -> Proposal:
-    parents = torch.tensor(proposal.parents, device=read.device) + 1
-    slots = torch.tensor(proposal.depths, device=read.device) - 1
-    own, ids = found.scores[slots], found.ids[slots]
-    other = read[parents].gather(-1, ids).to(own.dtype)
-    mixed = torch.where(other.isnan(), own, product(own.log_softmax(-1), other.log_softmax(-1), weight))
-    heat = 1.0 if is_greedy(sequence.sampling) else sequence.sampling.temperature
-    laws = (mixed / heat + found.noise[slots]).log_softmax(-1)
-    tokens = torch.tensor(proposal.tokens, device=read.device).unsqueeze(-1)
-    steps = laws.masked_fill(ids != tokens, 0.0).sum(-1).tolist()
-    scores: list[float] = []
-    for parent, step in zip(proposal.parents, steps, strict=True):
-        scores.append(step + (0.0 if parent == ROOT else scores[parent]))
-    return Proposal(proposal.tokens, proposal.parents, tuple(scores))
+def _weighed(
+    weight: float, noisy: bool, sequence: Sequence, proposal: Proposal, expand: Expand, read: Tensor
+) -> Proposal:
+    """One tree. Read are [1 + nodes, vocab]; NaN leaves the drafter's law."""
+    parents = sorted(set(proposal.parents))
+    paths = [tuple(proposal.tokens[node] for node in proposal.path_to(parent)) for parent in parents]
+    laws = [expand(path) for path in paths]
+    width = max(len(law.tokens) for law in laws)
+    ids = torch.tensor([[*law.tokens, *[0] * (width - len(law.tokens))] for law in laws], device=read.device)
+    scores = [[*law.scores, *[-math.inf] * (width - len(law.scores))] for law in laws]
+    own = torch.tensor(scores, dtype=widen(read).dtype, device=read.device)
+    other = widen(read)[torch.tensor(parents, device=read.device) + 1].gather(-1, ids)
+    other = other.masked_fill(own == -math.inf, -math.inf)
+    if not is_greedy(sequence.sampling):
+        other = other / sequence.sampling.temperature
+        if noisy:
+            places = [len(sequence.tokens) + len(path) for path in paths]
+            other = other + sequence.noise.at(places, ids).to(other.dtype)
+    known = ~other.isnan().any(-1, keepdim=True)
+    mixed = torch.where(known, product(own, other.log_softmax(-1), weight), own).log_softmax(-1).tolist()
+    rows = {
+        parent: dict(zip(law.tokens, row, strict=False)) for parent, law, row in zip(parents, laws, mixed, strict=True)
+    }
+    found: list[float] = []
+    for parent, token in zip(proposal.parents, proposal.tokens, strict=True):
+        found.append(rows[parent][token] + (0.0 if parent == ROOT else found[parent]))
+    return Proposal(proposal.tokens, proposal.parents, tuple(found))
 
 
 def _behind(tokens: int, proposal: Proposal) -> Proposal:

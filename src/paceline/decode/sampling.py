@@ -81,16 +81,22 @@ def ranked(
 
     Returns:
         Ids and log probabilities, in falling order.
+
+    Raises:
+        PacelineError: as `choose`.
     """
-    perturbed = widen(scores)
+    perturbed, known = widen(scores), None
     if not is_greedy(sampling):
-        perturbed = perturbed.masked_fill(~survivors(perturbed, sampling), -torch.inf) / sampling.temperature
+        if sampling.filtered:
+            perturbed, known = _candidates(perturbed, sampling)
+        perturbed = perturbed / sampling.temperature
         if noise is not None:
-            perturbed = perturbed + noise.at(positions).to(perturbed.dtype)
-    if spread != 1.0:
-        perturbed = perturbed / spread
+            perturbed = perturbed + noise.at(positions, known).to(perturbed.dtype)
+    perturbed = perturbed / spread if spread != 1.0 else perturbed
     values, ids = perturbed.topk(min(width, perturbed.shape[-1]))
-    return ids, values - perturbed.logsumexp(-1, keepdim=True)
+    _check(values[:, 0])
+    values = values - perturbed.logsumexp(-1, keepdim=True)
+    return ids if known is None else known.gather(-1, ids), values
 
 
 def survivors(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Bool[Tensor, "rows vocab"]:

@@ -120,6 +120,9 @@ class Speculation:
         if self.lookup_file is not None and not self.lookup:
             told = f"lookup_file is {str(self.lookup_file)!r:.80}, and lookup is 0."
             raise ConfigError(told, remedy="Set lookup, or leave the file out.", param="lookup_file")
+        if self.rescorer is not None and self.candidate_num == 1 and self.block_size != "auto":
+            told = f"rescorer is {str(self.rescorer)!r:.80}, and candidate_num is 1: there is nothing to weigh."
+            raise ConfigError(told, remedy="Raise candidate_num, or leave it out.", param="rescorer")
         if self.final_temperature > self.initial_temperature:
             told = f"final_temperature is {self.final_temperature}, initial_temperature {self.initial_temperature}."
             raise ConfigError(told, remedy="It must not rise.", param="final_temperature")

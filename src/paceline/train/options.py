@@ -140,7 +140,7 @@ class VersionConfig:
     """Which version of DFlash a new drafter is of. The sizes are of version 2, and say nothing of version 1."""
 
     drafter_version: Annotated[
-        int, Setting("2 for a drafter whose slots know their left neighbour; decoding takes 1 only.", least=1, most=2)
+        int, Setting("2 for a drafter whose slots know their left neighbour.", least=1, most=2)
     ] = 1
     conv_kernel_size: Annotated[
         int, Setting("Slots that a convolution of version 2 sees, its own included.", least=1, most=64)

@@ -133,13 +133,19 @@ def _of_the_start(start: Path, new: DrafterSpec, config: DrafterConfig) -> Draft
     """The drafter to go on with, for blocks as long as asked for, and with what version 2 adds where that is asked for.
 
     Raises:
-        CheckpointError: no drafter, or one for another target. ConfigError: another mask token.
+        CheckpointError: no drafter. ConfigError: another mask token, width or version.
     """
     begun = drafter_spec({"num_target_layers": new.num_target_layers, **read_json(start / "config.json")})
     if begun.mask_token_id != new.mask_token_id:
         told = f"The mask token has id {new.mask_token_id}, that of {start} has {begun.mask_token_id}."
         raise ConfigError(told, remedy="Name its own.", param="mask_token")
-    return replace(begun, block_size=config.block_size or begun.block_size, v2=begun.v2 or new.v2)
+    if begun.block.hidden_size != new.block.hidden_size:
+        told = f"{start} is {begun.block.hidden_size} wide, the target {new.block.hidden_size}."
+        raise ConfigError(told, remedy="Give a drafter of this target.", param="start")
+    if begun.v2 is not None and begun.v2 != new.v2:
+        told = f"{start} is of version 2: {begun.v2}; asked for is {new.v2 or 'version 1'}."
+        raise ConfigError(told, remedy="Give its own version and sizes.", param="drafter_version")
+    return replace(begun, block_size=config.block_size or begun.block_size, v2=new.v2)
 
 
 def _earlier(answers: Path) -> Path:
