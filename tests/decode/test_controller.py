@@ -9,7 +9,7 @@ import random
 import pytest
 
 from paceline.decode.controller import Controller, Costs, first_block_size
-from paceline.decode.experience import Pace
+from paceline.decode.experience import SHORTEST_REST, Pace
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import EMPTY, Proposal, chain
 
@@ -51,19 +51,28 @@ def test_the_first_round_takes_the_guess_and_the_next_what_pays() -> None:
     assert it.plans([seen(15, 15), seen(0, 1)], 10) == [Plan(16), PLAIN], "each sequence for itself"
 
 
+def test_a_wide_tree_must_pay_for_all_its_rows() -> None:
+    """The same acceptance, by four drafts for each place instead of one."""
+    costs = Costs(read={1: 1.0, 2: 1.1, 5: 2.0, 64: 20.0}, draft={4: 0.2, 16: 0.2})
+    chain_like, wide = seen(1, 2), seen(1, 2)
+    assert controller(costs).plans([chain_like], 10) != [PLAIN]
+    wide.width = 4.0
+    assert controller(costs).plans([wide], 10) == [PLAIN]
+
+
 def test_a_good_drafter_does_not_pay_where_every_row_costs_as_much() -> None:
     assert controller(STEEP).plans([seen(1, 2)], 10) == [PLAIN]
 
 
 def test_rests_grow_while_drafting_is_in_vain_and_end_with_a_trial() -> None:
     it, pace, plans = controller(FLAT), seen(0, 1, rounds=17), []
-    for _ in range(60):
+    for _ in range(150):
         (plan,) = it.plans([pace], 10)
         plans.append(plan != PLAIN)
         if plan != PLAIN:
             pace.learn(1, 0, 1)
     rests = [len(list(run)) for drafted, run in itertools.groupby(plans) if not drafted]
-    assert rests[:3] == [4, 8, 16]
+    assert rests[:3] == [8, 32, 64]
     assert sum(plans) <= 4
 
 
@@ -73,7 +82,7 @@ def test_drafting_goes_on_as_soon_as_a_trial_succeeds() -> None:
         (plan,) = it.plans([pace], 10)
         if plan != PLAIN:
             pace.learn(plan.steps, plan.block_size - 1, plan.block_size - 1)
-    assert pace.rest == 4
+    assert pace.rest == SHORTEST_REST
     assert it.plans([pace], 10) != [PLAIN]
 
 
@@ -98,14 +107,9 @@ def test_a_plan_says_why() -> None:
     assert told[1].tokens_per_second > told[1].plain_tokens_per_second == pytest.approx(4 / FLAT.reading(4))
     assert 0.0 < told[3].tokens_per_second < told[3].plain_tokens_per_second
     pace = seen(0, 1, rounds=17)
-    rests = [it.plans([pace], 10)[0] for _ in range(5)]
-    assert [(plan.reason, plan.resting) for plan in rests] == [
-        ("rest", 3),
-        ("rest", 2),
-        ("rest", 1),
-        ("rest", 0),
-        ("trial", 0),
-    ]
+    rests = [it.plans([pace], 10)[0] for _ in range(SHORTEST_REST + 1)]
+    expected = [("rest", left) for left in range(SHORTEST_REST - 1, -1, -1)] + [("trial", 0)]
+    assert [(plan.reason, plan.resting) for plan in rests] == expected
 
 
 def test_steps_are_chosen_by_what_they_bring() -> None:

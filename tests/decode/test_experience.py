@@ -39,3 +39,12 @@ def test_drift_follows_slowly_and_forgives_a_pause() -> None:
     for _ in range(100):
         drift.learn(False, 1.5)
     assert drift.plain == pytest.approx(1.5, abs=1e-3)
+
+
+def test_the_width_of_trees_is_remembered() -> None:
+    pace = Pace()
+    pace.learn(1, 1, 2)
+    assert pace.width == 1.0
+    for _ in range(100):
+        pace.learn(1, 1, 2, width=3.0)
+    assert pace.width == pytest.approx(3.0, abs=1e-3)

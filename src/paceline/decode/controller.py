@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from paceline.decode.experience import LONGEST_REST, SHORTEST_REST, Calibration, Drift, Pace
+from paceline.decode.experience import SHORTEST_REST, Calibration, Drift, Pace, longer
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import ROOT, Proposal, only
 from paceline.plan import Reason
@@ -111,7 +111,7 @@ class Controller:
             return
         path = [node for node in path if node < len(drafted)]
         checked = min(checked, len(path) + ((path[-1] if path else ROOT) in drafted))
-        pace.learn(plan.steps, len(path), checked)
+        pace.learn(plan.steps, len(path), checked, len(drafted) / max(proposal.depths[: len(drafted)]))
         ends, right = {ROOT, *path[: max(0, checked - 1)]}, set(path)
         for node, parent in enumerate(drafted):
             said = _conditional(proposal, node)
@@ -137,7 +137,7 @@ class Controller:
         rate = _rate(pace, best, costs, sequences) / self.drift.drafted
         plain = sequences / costs.reading(sequences) / self.drift.plain
         if rate <= plain and pace.resting == 0:
-            pace.resting, pace.rest = pace.rest, min(2 * pace.rest, LONGEST_REST)
+            pace.resting, pace.rest = pace.rest, longer(pace.rest)
             return Plan(1, 1, "rest", rate, plain, pace.resting - 1)
         pace.resting, pace.rest = (
             0,
@@ -156,13 +156,14 @@ class Controller:
 
 
 def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int) -> float:
-    """Tokens per second to expect of a chain, as deep as it pays; all sequences are taken to be alike."""
+    """Tokens per second to expect of drafts as wide as before, as deep as it pays; all sequences are alike."""
     spent = costs.drafting(plan.block_size, plan.steps)
     best, tokens, likely = 0.0, 1.0, 1.0
     for depth in range(plan.block_size - 1):
         likely *= pace.acceptance(plan.steps, depth)
         tokens += likely
-        best = max(best, sequences * tokens / (spent + costs.reading(sequences * (depth + 2))))
+        rows = round(sequences * (1.0 + pace.width * (depth + 1)))
+        best = max(best, sequences * tokens / (spent + costs.reading(rows)))
     return best
 
 

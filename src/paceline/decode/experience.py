@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass, field
 
-__all__ = ["LONGEST_REST", "SHORTEST_REST", "Calibration", "Drift", "Pace"]
+__all__ = ["SHORTEST_REST", "Calibration", "Drift", "Pace", "longer"]
 
 _PRIOR = 0.7
 """Conditional acceptance before anything was seen, and its weight in drafts."""
@@ -17,10 +17,15 @@ _PRIOR_WEIGHT = 1.0
 _MEMORY = 0.9
 """What a count is worth a round later: some ten rounds are remembered."""
 
-SHORTEST_REST, LONGEST_REST = 4, 64
-"""Plain rounds after the first trial in vain, and at most."""
+SHORTEST_REST, LONGEST_REST = 8, 64
+"""Plain rounds after the first trial in vain, and at most; each time four times as many."""
 
 _BINS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+
+
+def longer(rest: int) -> int:
+    """How long to rest after another trial in vain."""
+    return min(4 * rest, LONGEST_REST)
 
 
 @dataclass(slots=True)
@@ -32,6 +37,7 @@ class Pace:
         drafted: rounds with drafts.
         resting: plain rounds left, and one for the trial behind them.
         rest: how long the next rest would be.
+        width: drafts that were read for each place, a fading mean: more than 1 for trees.
     """
 
     accepted: dict[int, list[float]] = field(default_factory=dict)
@@ -39,6 +45,7 @@ class Pace:
     drafted: int = 0
     resting: int = 0
     rest: int = SHORTEST_REST
+    width: float = 1.0
 
     def acceptance(self, steps: int, depth: int) -> float:
         """How likely the draft at a depth, from 0, is accepted where all before it were.
@@ -54,11 +61,12 @@ class Pace:
     def in_vain(self) -> None:
         """A round drafted, and nothing of it was worth reading: rest, longer each time."""
         self.drafted += 1
-        self.resting, self.rest = self.rest + 1, min(2 * self.rest, LONGEST_REST)
+        self.resting, self.rest = self.rest + 1, longer(self.rest)
 
-    def learn(self, steps: int, accepted: int, checked: int) -> None:
+    def learn(self, steps: int, accepted: int, checked: int, width: float = 1.0) -> None:
         """Count the drafts of a round: by depth, the first `checked` were judged, the first `accepted` were right."""
         self.drafted += 1
+        self.width += (1.0 - _MEMORY) * (width - self.width)
         for counts, count in ((self.accepted, accepted), (self.checked, checked)):
             own = [_MEMORY * value for value in counts.get(steps, [])]
             own += [0.0] * (checked - len(own))
