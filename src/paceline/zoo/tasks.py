@@ -27,8 +27,8 @@ TaskKind = Literal["sums", "records", "functions"]
 TASK_KINDS: tuple[TaskKind, ...] = get_args(TaskKind)
 LEVELS = (1, 2, 3)
 
-_MOST = 30
-"""No number of a sum is larger: some 400 sums in all, so few that a model of this size can learn them."""
+_MOST = 10
+"""No number of a sum is larger: a hundred sums in all, so few that a model of this size learns them."""
 
 _MORE = ("{he} gets {n} more.", "{he} finds {n} more.", "A friend gives {him} {n}.")
 _LESS = ("{he} gives {n} away.", "{he} loses {n}.", "{he} sells {n}.")
@@ -75,7 +75,8 @@ def task_of(seed: int) -> Task:
 def drill(seed: int) -> tuple[str, str]:
     """Eight sums as they occur in the word problems, and what they come to: to learn from, never to be judged on."""
     rng = Random(f"drill:{seed}")
-    steps = [_change(rng, rng.randrange(3, _MOST + 1), {"good": "", "name": "", **words.person(rng)[1]})[1] for _ in range(8)]
+    facts = {**words.person(rng)[1], "good": "", "name": ""}
+    steps = [_change(rng, rng.randrange(2, _MOST + 1), facts)[1] for _ in range(8)]
     asked = "; ".join(step.partition(" = ")[0] for step in steps)
     return f"Work out: {asked}.", "\n".join(steps)
 
@@ -84,10 +85,10 @@ Made = tuple[str, str, Callable[[str], bool]]
 
 
 def _sums(rng: Random, level: int) -> Made:
-    """One to three changes of a number of at most 30, each worked out on a line of its own."""
+    """One to three changes of a number of at most ten, each worked out on a line of its own."""
     name, pronouns = words.person(rng)
     facts = {**pronouns, "name": name, "good": rng.choice(words.GOODS)}
-    total = rng.randrange(4, 20)
+    total = rng.randrange(2, _MOST)
     told, worked = [f"{name} has {total} {facts['good']}."], []
     for _ in range(level):
         sentence, step, total = _change(rng, total, facts)
@@ -100,15 +101,15 @@ def _sums(rng: Random, level: int) -> Made:
 
 def _change(rng: Random, total: int, facts: dict[str, str]) -> tuple[str, str, int]:
     """A sentence, its sum, and what that comes to."""
-    kinds = ["more"] * (total <= _MOST - 9) + ["less"] * (total > 3) + ["times"] * (total <= _MOST // 3)
+    kinds = ["more"] * (total < _MOST) + ["less"] * (total > 2) + ["times"] * (total <= _MOST // 2)
     kind = rng.choice(kinds)
     if kind == "times":
-        n = rng.randrange(2, 4)
+        n = rng.randrange(2, _MOST // total + 1)
         return say(rng, _TIMES, n=n, **facts), f"{total} x {n} = {total * n}.", total * n
     if kind == "more":
-        n = rng.randrange(2, 10)
+        n = rng.randrange(1, _MOST - total + 1)
         return say(rng, _MORE, n=n, **facts), f"{total} + {n} = {total + n}.", total + n
-    n = rng.randrange(2, min(10, total))
+    n = rng.randrange(1, total - 1)
     return say(rng, _LESS, n=n, **facts), f"{total} - {n} = {total - n}.", total - n
 
 
