@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from paceline.decode.adaptive import Adaptive, Schedule
+from paceline.decode.effect import check_effects
 from paceline.decode.remasking import Freeze, Remasking, StepSchedule, Strategy
 from paceline.decode.speculation import Lookup, Speculation, TemperatureSchedule
 from paceline.errors import ConfigError
@@ -94,7 +95,8 @@ def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] 
         below: sections that hold where nothing was given, as those of a profile.
 
     Raises:
-        ConfigError: a setting that is unknown, of another method, out of range or at odds with another.
+        ConfigError: a setting that is unknown, of another method, out of range, at odds with another, or that can have
+            no effect (`effect`).
     """
     inside = _of_sections(given)
     outside = {name: value for name, value in given.items() if not _is_in_section(name)}
@@ -105,11 +107,20 @@ def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] 
     for name, value in values.items():
         _check_owner(name, value, method)
     for other in _METHODS.keys() - {method}:
-        _METHODS[other](**_own_section(other, inside))  # what does not count is checked all the same
+        _made(other, _own_section(other, inside))  # what does not count is checked all the same
     if method not in _METHODS:
         return None
-    own = {**_own_section(method, _of_sections(below or {})), **_own_section(method, inside), **values}
-    return _METHODS[method](**_switched(own))
+    return _made(method, _own_section(method, inside), values, _own_section(method, _of_sections(below or {})))
+
+
+def _made(
+    method: str, inside: Mapping[str, Any], asked: Mapping[str, Any] | None = None, below: Mapping[str, Any] | None = None
+) -> Own:
+    """The settings of a method, of those in its section, of those outside, which win, and of a profile's."""
+    outside = asked or {}
+    own = _METHODS[method](**_switched({**(below or {}), **inside, **outside}))
+    check_effects(method, own, outside, inside)
+    return own
 
 
 def _is_in_section(name: str) -> bool:
