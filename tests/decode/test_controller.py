@@ -20,7 +20,7 @@ STEEP = Costs(read={1: 1.0, 64: 64.0}, draft={4: 0.1, 16: 0.1})
 
 
 def controller(costs: Costs, **changes: object) -> Controller:
-    return Controller(lambda batch, longest: costs, (4, 8, 16), 8, **changes)  # type: ignore[arg-type]
+    return Controller(lambda *_: costs, (4, 8, 16), 8, **changes)  # type: ignore[arg-type]
 
 
 def seen(accepted: int, checked: int, rounds: int = 20) -> Pace:

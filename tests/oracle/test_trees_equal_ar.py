@@ -74,7 +74,7 @@ def test_a_controller_never_changes_the_text(costs: Costs, right: float) -> None
     oracle = [answer for job in jobs for answer in answer_all(plain(model), [job])]
     real = drafter_of(model)
     settings = Speculation(candidate_num=5, max_nodes=20, overlap=2, diffusion_steps=2)
-    it = Controller(lambda batch, longest: costs, (2, 4, 9), 4, (1, 2))
+    it = Controller(lambda *_: costs, (2, 4, 9), 4, (1, 2))
     it.calibration.right[:] = [40.0 * right] * len(it.calibration.right)
     it.calibration.seen[:] = [40.0] * len(it.calibration.seen)
     target = Target(model, VOCAB, real.spec.target_layer_ids)

@@ -55,19 +55,27 @@ class Costs:
         """Seconds of the drafter for blocks of so many rows."""
         return steps * _between(self.draft, block_size)
 
+    def for_sequences(self, share: float) -> Costs:
+        """As they would be for `share` times as many sequences: a draft of each costs what as many rows cost.
+
+        Reading goes by the rows of all together anyway.
+        """
+        return Costs(self.read, {size: _between(self.draft, size * share) for size in self.draft})
+
 
 @dataclass(frozen=True, slots=True)
 class Controller:
     """Plans rounds of one decoder.
 
     Attributes:
-        costs: of its models here, by the number of sequences and the tokens of the longest.
+        costs: of its models here, by the number of sequences, the tokens of the longest, and whether all of them begin,
+            so that there is time to measure.
         block_sizes: what may be chosen, rising; the last is the longest.
         first: the block of a sequence's first round.
         steps: passes of the drafter that may be chosen.
     """
 
-    costs: Callable[[int, int], Costs]
+    costs: Callable[[int, int, bool], Costs]
     block_sizes: tuple[int, ...]
     first: int
     steps: tuple[int, ...] = (1,)
@@ -76,12 +84,12 @@ class Controller:
 
     def plans(self, paces: Sequence[Pace], longest: int) -> list[Plan]:
         """What each sequence is to propose, and why; the longest of them has so many tokens."""
-        costs = self.costs(len(paces), longest)
+        costs = self.costs(len(paces), longest, not any(pace.drafted for pace in paces))
         return [self._plan(pace, costs, len(paces)) for pace in paces]
 
     def keep(self, proposals: Sequence[Proposal], plans: Sequence[Plan], longest: int) -> list[Proposal]:
         """Of each tree the nodes that are worth their rows in the pass that reads them all."""
-        costs, rows = self.costs(len(proposals), longest), len(proposals)
+        costs, rows = self.costs(len(proposals), longest, False), len(proposals)
         spent = _spent(plans, costs)
         chances = [
             (chance, -index, -node) for index, own in enumerate(proposals) for node, chance in self._chances(own)
@@ -120,7 +128,7 @@ class Controller:
 
     def time(self, plans: Sequence[Plan], proposals: Sequence[Proposal], longest: int, seconds: float) -> None:
         """Take in how long a round took."""
-        costs, rows = self.costs(len(proposals), longest), sum(1 + len(proposal.tokens) for proposal in proposals)
+        costs, rows = self.costs(len(proposals), longest, False), sum(1 + len(proposal.tokens) for proposal in proposals)
         self.drift.learn(any(plan != PLAIN for plan in plans), seconds / (_spent(plans, costs) + costs.reading(rows)))
 
     def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
@@ -178,10 +186,10 @@ def _conditional(proposal: Proposal, node: int) -> float:
     return math.exp(proposal.scores[node] - (0.0 if parent == ROOT else proposal.scores[parent]))
 
 
-def _between(measured: dict[int, float], rows: int) -> float:
+def _between(measured: dict[int, float], rows: float) -> float:
     """The cost for so many rows: on the line between the next ones measured, or behind the last two; never less."""
     if rows in measured:
-        return measured[rows]
+        return measured[int(rows)]
     known = sorted(measured)
     if rows < known[0] or len(known) == 1:
         return measured[known[0]]
