@@ -104,6 +104,7 @@ def test_what_was_looked_up() -> None:
     ("plan", "why"),
     [
         (Plan(1), "looked-up tokens alone: fixed by the settings"),
+        (Plan(1, 1, "looked up", 90.0, 198.2), "looked-up tokens alone: 198 tokens/s expected, 90 with drafts"),
         (Plan(1, 1, "rest", resting=2), "looked-up tokens alone: 2 more rounds without drafts, then drafts again"),
         (None, "looked up in the text"),
     ],

@@ -68,6 +68,7 @@ def _why(round: Round) -> str:
     reasons = {
         "settings": "fixed by the settings",
         "rest": _rest(plan),
+        "looked up": f"{plan.plain_tokens_per_second:.0f} tokens/s expected, {plan.tokens_per_second:.0f} with drafts",
         "first": "the first guess",
         "best": rates,
         "trial": f"tried again after a rest, {rates}",

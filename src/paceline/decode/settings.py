@@ -107,19 +107,12 @@ def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] 
     for name, value in values.items():
         _check_owner(name, value, method)
     for other in _METHODS.keys() - {method}:
-        _made(other, _own_section(other, inside))  # what does not count is checked all the same
+        _METHODS[other](**_own_section(other, inside))  # what does not count is checked all the same
     if method not in _METHODS:
         return None
-    return _made(method, _own_section(method, inside), values, _own_section(method, _of_sections(below or {})))
-
-
-def _made(
-    method: str, inside: Mapping[str, Any], asked: Mapping[str, Any] | None = None, below: Mapping[str, Any] | None = None
-) -> Own:
-    """The settings of a method, of those in its section, of those outside, which win, and of a profile's."""
-    outside = asked or {}
-    own = _METHODS[method](**_switched({**(below or {}), **inside, **outside}))
-    check_effects(method, own, outside, inside)
+    section, lowest = _own_section(method, inside), _own_section(method, _of_sections(below or {}))
+    own = _METHODS[method](**_switched({**lowest, **section, **values}))
+    check_effects(method, own, values, section)
     return own
 
 

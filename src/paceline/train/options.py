@@ -164,8 +164,8 @@ class DrafterConfig:
     block_size: Annotated[
         int | None,
         Setting(
-            "Slots of the new drafter's blocks, anchor included; 0 for a guess from the target's width; 16, or those of "
-            "the drafter that is started from.",
+            "Slots of the new drafter's blocks, anchor included; 0 for a guess from the target's width; 16, or those "
+            "of the drafter that is started from.",
             least=0,
             most=64,
         ),
