@@ -231,6 +231,9 @@ def test_a_round_with_a_long_match_goes_without_drafts() -> None:
     assert plan.plain_tokens_per_second > plan.tokens_per_second > 0.0
     assert it.plans([pace], 10, [EMPTY])[0] != PLAIN
     assert pace.resting == 0
+    trial = seen(0, 1)
+    trial.resting = 1
+    assert it.plans([trial], 10, [chain(range(16))])[0].reason == "trial", "which is not put off"
     bad = controller(costs)
     copies_of(bad, 16, 0.1)
     assert bad.plans([pace], 10, [chain(range(16))])[0] != PLAIN

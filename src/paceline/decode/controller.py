@@ -178,7 +178,7 @@ class Controller:
 
     def _beside(self, found: Proposal, pace: Pace, plan: Plan, costs: Costs, sequences: int) -> Plan:
         """The plan, or no drafts in this round if what was looked up is expected to be faster alone."""
-        if not found.tokens or plan == PLAIN or plan.reason in ("first", "look around"):
+        if not found.tokens or plan.reason != "best":  # what tries something out is not put off
             return plan
         length = max(found.depths)
         copied = [self.copies.probability(length) ** depth for depth in range(1, length + 1)]
