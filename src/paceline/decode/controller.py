@@ -147,10 +147,8 @@ class Controller:
 
     def time(self, plans: Sequence[Plan], proposals: Sequence[Proposal], longest: int, seconds: float) -> None:
         """Take in how long a round took."""
-        costs, rows = (
-            self.costs(len(proposals), longest, False),
-            sum(1 + len(proposal.tokens) for proposal in proposals),
-        )
+        costs = self.costs(len(proposals), longest, False)
+        rows = sum(1 + len(proposal.tokens) for proposal in proposals)
         self.drift.learn(any(plan != PLAIN for plan in plans), seconds / (_spent(plans, costs) + costs.reading(rows)))
 
     def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
