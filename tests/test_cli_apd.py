@@ -16,8 +16,8 @@ from paceline.decode.settings import MethodSettings
 __all__ = ["run"]  # a fixture
 
 DREAM, SMALL = GOLDEN / "apd-tiny" / "dream", GOLDEN / "apd-tiny" / "qwen2"
-FLAGS = ("--alpha", 0.6, "--tau", 0.4, "--schedule", "fixed", "--window", 6, "--kv-window", 3)
-SETTINGS: MethodSettings = {"alpha": 0.6, "tau": 0.4, "schedule": "fixed", "window": 6, "kv_window": 3}
+FLAGS = ("--alpha", 0.6, "--schedule", "fixed", "--window", 6, "--kv-window", 3)
+SETTINGS: MethodSettings = {"alpha": 0.6, "schedule": "fixed", "window": 6, "kv_window": 3}
 
 
 @pytest.fixture(scope="module")
@@ -61,8 +61,8 @@ def test_all_is_none_and_what_is_left_out_is_the_methods_default(
 @pytest.mark.parametrize(
     ("words", "settings"),
     [
-        ("alpha: 0.6\ntau: 0.4\nschedule: fixed\nwindow: 9\nkv_window: 3\nmethod: apd", SETTINGS),
-        ("alpha: 0.6\ntau: 0.4\nschedule: fixed\nwindow_size: 9\nkv_window: 3", SETTINGS),
+        ("alpha: 0.6\nschedule: fixed\nwindow: 9\nkv_window: 3\nmethod: apd", SETTINGS),
+        ("alpha: 0.6\nschedule: fixed\nwindow_size: 9\nkv_window: 3", SETTINGS),
         ("window_size: all\nkv_window: null", {"window": 6, "kv_window": None}),
     ],
 )

@@ -69,9 +69,10 @@ def test_a_scripted_run(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (
             Plan(1, 1, "rest", 90.0, 198.2, 3),
-            "plain decoding: 198 tokens/s expected, 90 of the best block; 3 more rounds of it, then drafts again",
+            "plain decoding: 198 tokens/s expected, 90 of the best block; 3 more rounds without drafts, "
+            "then drafts again",
         ),
-        (Plan(1, 1, "rest", resting=1), "plain decoding: 1 more round of it, then drafts again"),
+        (Plan(1, 1, "rest", resting=1), "plain decoding: 1 more round without drafts, then drafts again"),
     ],
 )
 def test_why_a_round_has_its_budget(plan: Plan | None, told: str) -> None:
@@ -97,6 +98,26 @@ def test_what_was_looked_up() -> None:
     both = replace(round, scores=(math.log(0.5),), plan=Plan(2))
     assert round_told(1, round, 3, None).splitlines()[0] == "round 1: looked up in the text"
     assert round_told(1, both, 3, None).splitlines()[2:5] == ["  - 4 0.50", "  + 5 looked up", "    - 6 looked up"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (Plan(1), "looked-up tokens alone: fixed by the settings"),
+        (Plan(1, 1, "looked up", 90.0, 198.2), "looked-up tokens alone: 198 tokens/s expected, 90 with drafts"),
+        (Plan(1, 1, "rest", resting=2), "looked-up tokens alone: 2 more rounds without drafts, then drafts again"),
+        (None, "looked up in the text"),
+    ],
+)
+def test_a_round_without_drafts_that_reads_looked_up_tokens_is_not_plain(plan: Plan | None, why: str) -> None:
+    round = timed(Round((4, 5), (4, 6, 0), (4, 6), 1, 0.0, 0.0, plan=plan))
+    assert round_told(2, round, 3, None).splitlines() == [
+        f"round 2: {why}",
+        "  2 looked-up tokens in 2.1 ms; read in 4.0 ms",
+        "  + 4",
+        "    - 5",
+        "  = 6, the target's own",
+    ]
 
 
 def test_what_agrees_behind_the_end_of_the_answer_did_not_come_in() -> None:

@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from paceline import LLM, Sampling
 from paceline.cli import train
 from paceline.lock import alone_in
-from paceline.models.drafter_spec import DFlash2
+from paceline.models.drafter_spec import DFlash2, drafter_spec
 from paceline.models.load import load_drafter, load_transformer
 from paceline.models.safetensors_file import read_json
 from paceline.models.save import save_transformer
@@ -109,6 +109,20 @@ def test_a_drafter_goes_on_from_another_as_the_second_version(run: Run, built: P
     told = learn_from(run, built, target, first / "answers", second, *given[2:])
     assert told.code == 1
     assert "was trained with other settings: start" in told.err
+
+
+def test_a_drafter_that_goes_on_keeps_its_blocks(run: Run, built: Path, tmp_path: Path) -> None:
+    """Unless another length is asked for."""
+    assert train_pair(run, built, tmp_path / "out", 1).code == 0
+    target, answers = tmp_path / "out" / "target", tmp_path / "out" / "draft" / "answers"
+    ways = {"shorter": ("--block-size", 7), "on": (), "longer": ("--block-size", 12), "guessed": ("--block-size", 0)}
+    sizes, start = {}, tmp_path / "out" / "draft"
+    for name, given in ways.items():
+        told = learn_from(run, built, target, answers, tmp_path / name, "--start", start, *given)
+        assert told.code == 0, told.err
+        sizes[name] = drafter_spec({"num_target_layers": 4, **read_json(tmp_path / name / "config.json")}).block_size
+        start = tmp_path / name
+    assert sizes == {"shorter": 7, "on": 7, "longer": 12, "guessed": 8}
 
 
 def test_a_target_is_taught_out_of_its_loops(run: Run, built: Path, tmp_path: Path) -> None:

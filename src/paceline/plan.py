@@ -10,9 +10,9 @@ from typing import Literal
 
 __all__ = ["Plan", "Reason"]
 
-Reason = Literal["settings", "first", "best", "trial", "look around", "rest"]
+Reason = Literal["settings", "first", "best", "trial", "look around", "rest", "looked up"]
 """The settings say so; nothing is known yet; it gives the most tokens per second; drafts are tried again after a rest;
-the longest block is due; drafts do not pay."""
+the longest block is due; drafts do not pay; they do, but not beside what was looked up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Plan:
         steps: passes over it at most.
         reason: why so.
         tokens_per_second, plain_tokens_per_second: of the whole batch, to be expected of the best block and of plain
-            decoding; 0 where they were not compared.
+            decoding (both with what was looked up, for that reason); 0 where they were not compared.
         resting: rounds of plain decoding behind this one, until drafts are tried again.
     """
 

@@ -11,7 +11,7 @@ import pytest
 from paceline.decode.controller import Controller, Costs, first_block_size
 from paceline.decode.experience import SHORTEST_REST, Pace
 from paceline.decode.speculation import PLAIN, Plan
-from paceline.decode.tree import EMPTY, Proposal, chain
+from paceline.decode.tree import EMPTY, Proposal, chain, merged
 
 FLAT = Costs(read={1: 1.0, 64: 1.1}, draft={4: 0.3, 16: 0.3})
 """Rows cost next to nothing, as on a big idle machine."""
@@ -20,7 +20,7 @@ STEEP = Costs(read={1: 1.0, 64: 64.0}, draft={4: 0.1, 16: 0.1})
 
 
 def controller(costs: Costs, **changes: object) -> Controller:
-    return Controller(lambda batch, longest: costs, (4, 8, 16), 8, **changes)  # type: ignore[arg-type]
+    return Controller(lambda *_: costs, (4, 8, 16), 8, **changes)  # type: ignore[arg-type]
 
 
 def seen(accepted: int, checked: int, rounds: int = 20) -> Pace:
@@ -168,6 +168,87 @@ def test_a_round_whose_drafts_are_all_dropped_is_a_trial_in_vain() -> None:
         (kept,) = it.keep([proposal if plan != PLAIN else EMPTY], [plan], 10)
         it.learn(pace, plan, kept, [], 0)
     assert sum(plans) <= 4
+
+
+def test_only_answers_that_all_begin_have_time_to_measure() -> None:
+    asked: list[bool] = []
+
+    def costs(batch: int, longest: int, starting: bool) -> Costs:
+        asked.append(starting)
+        return FLAT
+
+    it, new, going = Controller(costs, (4, 8, 16), 8), Pace(), seen(1, 2)
+    plans = it.plans([new, Pace()], 10)
+    it.keep([EMPTY, EMPTY], plans, 10)
+    it.time(plans, [EMPTY, EMPTY], 10, 1.0)
+    it.plans([new, going], 10)
+    assert asked == [True, False, False, False]
+
+
+def test_for_more_sequences_a_draft_costs_what_as_many_rows_do() -> None:
+    costs = Costs({1: 1.0, 64: 3.0}, {4: 0.4, 8: 0.6, 16: 1.0})
+    assert costs.for_sequences(2.0).draft == pytest.approx({4: 0.6, 8: 1.0, 16: 1.8})
+    assert costs.for_sequences(0.5).draft == pytest.approx({4: 0.4, 8: 0.4, 16: 0.6})
+    assert costs.for_sequences(2.0).read == costs.read
+
+
+def copies_of(it: Controller, length: int, right: float) -> None:
+    """Looked-up tokens in rows of a length were right so often."""
+    rng = random.Random(length)
+    for _ in range(400):
+        it.copies.learn(length, rng.random() < right)
+
+
+@pytest.mark.parametrize(("right", "kept"), [(0.95, 8), (0.05, 0)])
+def test_looked_up_tokens_must_pay_for_their_rows(right: float, kept: int) -> None:
+    """Three drafts that are sure to be right, and eight looked-up tokens behind another first token, or none."""
+    costs = Costs({1: 1.0, 4: 1.4, 64: 7.0}, {4: 0.1, 16: 0.1})
+    it = controller(costs)
+    copies_of(it, 8, right)
+    (alone,) = it.keep([chain(range(8))], [PLAIN], 10)
+    assert len(alone.tokens) == kept
+    drafts = Proposal((1, 2, 3), (-1, 0, 1), tuple(map(math.log, (0.9, 0.81, 0.729))))
+    (both,) = it.keep([merged(drafts, chain((1, 2, 3, 4, 5, 6, 7, 8)), 11)], [Plan(4)], 10)
+    assert both.tokens == (1, 2, 3, *(range(4, 9) if kept else ()))
+    assert both.scores == drafts.scores
+
+
+def test_siblings_leave_a_looked_up_token_no_more_than_the_rest() -> None:
+    """However right copies were: where the drafter is sure of another token, this one is not likely."""
+    it = controller(STEEP)
+    copies_of(it, 1, 0.99)
+    own = Proposal((7, 9), (-1, -1), (math.log(0.9),))
+    assert dict(it._chances(own))[1] == pytest.approx(0.1)
+
+
+def test_a_round_with_a_long_match_goes_without_drafts() -> None:
+    """And the next one, where nothing was found, drafts as before: this was no rest."""
+    costs = Costs({1: 1.0, 64: 1.5}, {4: 0.5, 16: 0.5})
+    it, pace = controller(costs), seen(2, 3)
+    copies_of(it, 16, 0.97)
+    (plan,) = it.plans([pace], 10, [chain(range(16))])
+    assert (plan, plan.reason) == (PLAIN, "looked up")
+    assert plan.plain_tokens_per_second > plan.tokens_per_second > 0.0
+    assert it.plans([pace], 10, [EMPTY])[0] != PLAIN
+    assert pace.resting == 0
+    trial = seen(0, 1)
+    trial.resting = 1
+    assert it.plans([trial], 10, [chain(range(16))])[0].reason == "trial", "which is not put off"
+    bad = controller(costs)
+    copies_of(bad, 16, 0.1)
+    assert bad.plans([pace], 10, [chain(range(16))])[0] != PLAIN
+
+
+def test_copies_are_judged_by_what_the_target_said() -> None:
+    """Read or not: two candidates of three tokens, of which the second agrees for two places."""
+    it = controller(FLAT)
+    found = merged(chain((1, 2, 3)), chain((4, 5, 6)), 9)
+    it.learn_copies(found, (4, 5, 9))
+    place = it.copies.probability(3)
+    assert place == pytest.approx((0.98**4 + 0.98**2 + 0.98) / (2 * 0.98**4 + sum(0.98**k for k in range(4))), abs=0.02)
+    fresh = controller(FLAT)
+    fresh.learn_copies(EMPTY, (4, 5))
+    assert fresh.copies == type(fresh.copies)()
 
 
 def test_costs_below_what_was_measured_are_never_less_than_nothing() -> None:

@@ -75,3 +75,31 @@ def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path: Path) -> None:
 def test_the_folder_is_where_caches_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert cost_folder() == tmp_path / "paceline" / "costs"
+
+
+def test_in_the_middle_of_answers_nothing_is_measured(tmp_path: Path) -> None:
+    """A batch that shrinks, or a text that grows, into another bucket leans on the nearest known one."""
+    it = book(tmp_path)
+    known = it.costs(4, 10)
+    for batch, context in ((2, 10), (1, 10), (4, 300), (7, 2000)):
+        found = it.costs(batch, context, False)
+        assert found.read == known.read
+        assert len(list(tmp_path.iterdir())) == 1
+    assert it.costs(4, 300, False) == known, "as they are, for another length"
+    assert it.costs(8, 10, False).drafting(2) == known.drafting(4), "a draft for twice as many costs as twice the rows"
+    measured = it.costs(2, 10)
+    assert sorted(measured.read)[0] == 2, "before the next answers begin it is measured"
+    assert it.costs(2, 10, False) == measured
+    assert it.costs(1, 10, False).read == measured.read, "two are nearer to one than four"
+
+
+def test_what_is_on_disk_is_read_in_the_middle_too(tmp_path: Path) -> None:
+    other = book(tmp_path).costs(2, 10)
+    it = book(tmp_path)
+    it.costs(4, 10)
+    assert it.costs(2, 10, False) == other
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_where_nothing_is_known_there_is_no_neighbour(tmp_path: Path) -> None:
+    assert book(tmp_path).costs(2, 10, False).reading(2) > 0.0

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from paceline.decode.experience import Calibration, Drift, Pace
+from paceline.decode.experience import Calibration, Copies, Drift, Pace
 
 
 def test_acceptance_is_conditional_and_fades() -> None:
@@ -48,3 +48,15 @@ def test_the_width_of_trees_is_remembered() -> None:
     for _ in range(100):
         pace.learn(1, 1, 2, width=3.0)
     assert pace.width == pytest.approx(3.0, abs=1e-3)
+
+
+def test_copies_are_known_by_the_length_of_their_match() -> None:
+    """Long matches right nine times in ten, short ones once: fading counts of 50, within five deviations of 0.04."""
+    rng, copies = random.Random(5), Copies()
+    assert copies.probability(1) == copies.probability(16) == 0.5
+    for _ in range(500):
+        copies.learn(1, rng.random() < 0.1)
+        copies.learn(12, rng.random() < 0.9)
+    assert copies.probability(1) == pytest.approx(0.1, abs=0.2)
+    assert copies.probability(15) == pytest.approx(0.9, abs=0.2)
+    assert copies.probability(16) == 0.5

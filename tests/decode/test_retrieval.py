@@ -62,7 +62,7 @@ def test_a_file_is_read_by_the_tokenizer_of_the_target(tmp_path: Path) -> None:
         tuple(TOKENIZER.encode("D")),
     ]
     assert read_known(Speculation(lookup=3, lookup_file=str(path)), TOKENIZER, 64) is not None
-    for settings in (None, Adaptive(), Lookup(), Speculation()):
+    for settings in (None, Adaptive(), Lookup(), Speculation(), Speculation(lookup_file=str(path))):
         assert read_known(settings, None, 64) is None
 
 

@@ -86,7 +86,6 @@ def test_only_the_section_of_the_method_counts() -> None:
         ({"dflash_params": {"temperature": {"final": 0.3}}}, "adaptive"),
         ({"dflash_params": {"temperature": {"final": 0.3}, "draft_temperature": "fixed"}}, "fixed"),
         ({"dflash_params": {"temperature": {"final": 0.3}}, "draft_temperature": "off"}, "off"),
-        ({"initial_temperature": 1.2, "draft_temperature": "off"}, "off"),
     ],
 )
 def test_temperatures_mean_a_schedule(given: dict[str, Any], schedule: str) -> None:

@@ -40,7 +40,6 @@ def test_adaptive_rises_with_what_surprised() -> None:
         ({"candidate_num": 0}, "candidate_num is 0."),
         ({"lookup": 257}, "lookup is 257."),
         ({"lookup": 4, "lookup_file": 3}, "lookup_file is 3."),
-        ({"lookup_file": "notes.txt"}, "lookup_file is 'notes.txt', and lookup is 0. Set lookup"),
         ({"prompt_lookup_min": 17}, "prompt_lookup_min is 17, prompt_lookup_max 16. It must not be greater."),
         ({"candidate_num": True}, "candidate_num is True."),
         ({"max_nodes": 257}, "max_nodes is 257."),

@@ -15,7 +15,8 @@ from paceline.decode.controller import Controller, Costs
 from paceline.decode.dflash import DFlash
 from paceline.decode.rescoring import SmallModel
 from paceline.decode.sequence import Sequence as Decoded
-from paceline.decode.speculation import Speculation
+from paceline.decode.speculation import PLAIN, Speculation
+from paceline.decode.suffix_index import SuffixIndex
 from paceline.decode.target import Target
 from paceline.decode.tree import Proposal
 from paceline.engine.loop import Job
@@ -68,17 +69,20 @@ DEAR = Costs({1: 1.0, 8: 6.0, 64: 50.0}, {4: 0.5, 16: 0.9})
 @pytest.mark.parametrize("costs", [CHEAP, DEAR])
 @pytest.mark.parametrize("right", [0.0, 0.5, 0.95])
 def test_a_controller_never_changes_the_text(costs: Costs, right: float) -> None:
-    """With rests, trials, emptied trees, drafts carried over, and a small model: drafts of any worth, three at once."""
+    """With rests, trials, emptied trees, drafts carried over, a small model, and lookup: drafts of any worth, three at
+    once."""
     model, small = models("qwen3"), tiny_transformer(tiny_spec(num_layers=1), seed=5)
     jobs = jobs_for("qwen3", 5, OPTIONS[::13])
     oracle = [answer for job in jobs for answer in answer_all(plain(model), [job])]
     real = drafter_of(model)
-    settings = Speculation(candidate_num=5, max_nodes=20, overlap=2, diffusion_steps=2)
-    it = Controller(lambda batch, longest: costs, (2, 4, 9), 4, (1, 2))
+    more = {"lookup": 6, "lookup_factor": 3.0} if right else {}
+    settings = Speculation(candidate_num=5, max_nodes=20, overlap=2, diffusion_steps=2, **more)  # type: ignore[arg-type]
+    known = SuffixIndex([token for answer in oracle for token in (*answer.job.prompt, *answer.token_ids)], 4)
+    it = Controller(lambda *_: costs, (2, 4, 9), 4, (1, 2))
     it.calibration.right[:] = [40.0 * right] * len(it.calibration.right)
     it.calibration.seen[:] = [40.0] * len(it.calibration.seen)
     target = Target(model, VOCAB, real.spec.target_layer_ids)
-    decoder = DFlash(target, real, 9, settings, it, SmallModel(Target(small, VOCAB)))
+    decoder = DFlash(target, real, 9, settings, it, SmallModel(Target(small, VOCAB)), known)
     answers = answer_all(decoder, jobs, batch=3)
     assert list(map(outcome, answers)) == list(map(outcome, oracle))
     for answer in answers:
@@ -88,6 +92,8 @@ def test_a_controller_never_changes_the_text(costs: Costs, right: float) -> None
     plans = [round.plan for answer in answers for round in answer.rounds if round.plan is not None]
     assert any(plan.block_size == 1 for plan in plans) or costs is CHEAP
     assert any(plan.block_size > 1 for plan in plans)
+    rounds = [round for answer in answers for round in answer.rounds if round.plan == PLAIN]
+    assert right == 0.0 or costs is DEAR or any(round.accepted for round in rounds), "copies alone"
 
 
 TREE = (-1, -1, 0, 0, 1, 2, 4, 5, 5)

@@ -28,3 +28,8 @@ def test_shares_of_the_loss_that_are_more_than_all_of_it() -> None:
 def test_blocks_that_are_too_small(size: int) -> None:
     with pytest.raises(ConfigError, match=f"block_size is {size}"):
         DrafterConfig(FitConfig(1), block_size=size)
+
+
+@pytest.mark.parametrize(("given", "first"), [(None, 16), (0, 0), (9, 9)])
+def test_blocks_of_a_drafter_that_begins_with_random_weights(given: int | None, first: int) -> None:
+    assert DrafterConfig(FitConfig(1), block_size=given).first_block_size == first

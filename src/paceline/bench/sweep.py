@@ -155,7 +155,7 @@ def _know_costs(decoders: Iterable[Decoder[Any]], tasks: Sequence[Task]) -> None
     for decoder in decoders:
         if isinstance(decoder, DFlash) and decoder.controller is not None:
             for length in sorted(lengths):
-                decoder.controller.costs(1, length)
+                decoder.controller.costs(1, length, True)
 
 
 def _raced(

@@ -61,12 +61,14 @@ def _why(round: Round) -> str:
     plan = round.plan
     if plan is None:
         return "looked up in the text" if round.proposed else "plain decoding"
+    alone = "looked-up tokens alone" if round.proposed else "plain decoding"  # where nothing was drafted
     passes = "1 pass" if plan.steps == 1 else f"at most {plan.steps} passes"
-    told = "plain decoding" if plan.block_size == 1 else f"block {plan.block_size}, {passes}"
+    told = alone if plan.block_size == 1 else f"block {plan.block_size}, {passes}"
     rates = f"{plan.tokens_per_second:.0f} tokens/s expected, {plan.plain_tokens_per_second:.0f} of plain decoding"
     reasons = {
         "settings": "fixed by the settings",
         "rest": _rest(plan),
+        "looked up": f"{plan.plain_tokens_per_second:.0f} tokens/s expected, {plan.tokens_per_second:.0f} with drafts",
         "first": "the first guess",
         "best": rates,
         "trial": f"tried again after a rest, {rates}",
@@ -76,7 +78,7 @@ def _why(round: Round) -> str:
 
 
 def _rest(plan: Plan) -> str:
-    until = f"{plan.resting} more round{'s' * (plan.resting != 1)} of it, then drafts again"
+    until = f"{plan.resting} more round{'s' * (plan.resting != 1)} without drafts, then drafts again"
     if not plan.plain_tokens_per_second:
         return until
     told = f"{plan.plain_tokens_per_second:.0f} tokens/s expected, {plan.tokens_per_second:.0f} of the best block"
@@ -89,7 +91,8 @@ def _spent(round: Round) -> str:
     count = len(round.proposed)
     if not count + round.dropped:
         return read
-    told = f"{count} draft{'s' * (count != 1)} in {1000 * round.draft_seconds:.1f} ms"
+    kind = "draft" if round.plan is not None and round.plan.block_size > 1 else "looked-up token"
+    told = f"{count} {kind}{'s' * (count != 1)} in {1000 * round.draft_seconds:.1f} ms"
     return f"{told}, {round.dropped} more not worth reading; {read}" if round.dropped else f"{told}; {read}"
 
 

@@ -1,9 +1,10 @@
 """Chooses what a round proposes, by expected tokens per second; it changes speed, never text (docs/equality.md).
 
     cost      draft(block, steps) + read(rows), both measured on this machine (`costs`)
-    gain      the tokens a round is expected to commit, from how often drafts were accepted so far
+    gain      the tokens a round is expected to commit, from how often drafts and looked-up tokens were right so far
     plan      before drafting: the block and the steps with the best gain by cost, or no drafts at all where that is
-              faster; after a rest it tries again, and rests longer each time in vain
+              faster; after a rest it tries again, and rests longer each time in vain. A round whose looked-up tokens
+              alone are expected to give more than drafts beside them goes without drafts
     keep      after drafting: of the tree, the most probable nodes, as many as pay for their rows
 
 Plain numbers; knows nothing of models and tensors.
@@ -16,9 +17,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from paceline.decode.experience import SHORTEST_REST, Calibration, Drift, Pace, longer
+from paceline.decode.experience import SHORTEST_REST, Calibration, Copies, Drift, Pace, longer
 from paceline.decode.speculation import PLAIN, Plan
-from paceline.decode.tree import ROOT, Proposal, only
+from paceline.decode.tree import EMPTY, ROOT, Proposal, only
 from paceline.plan import Reason
 
 __all__ = ["Controller", "Costs", "first_block_size"]
@@ -55,33 +56,48 @@ class Costs:
         """Seconds of the drafter for blocks of so many rows."""
         return steps * _between(self.draft, block_size)
 
+    def for_sequences(self, share: float) -> Costs:
+        """As they would be for `share` times as many sequences: a draft of each costs what as many rows cost.
+
+        Reading goes by the rows of all together anyway.
+        """
+        return Costs(self.read, {size: _between(self.draft, size * share) for size in self.draft})
+
 
 @dataclass(frozen=True, slots=True)
 class Controller:
     """Plans rounds of one decoder.
 
     Attributes:
-        costs: of its models here, by the number of sequences and the tokens of the longest.
+        costs: of its models here, by the number of sequences, the tokens of the longest, and whether all of them begin,
+            so that there is time to measure.
         block_sizes: what may be chosen, rising; the last is the longest.
         first: the block of a sequence's first round.
         steps: passes of the drafter that may be chosen.
     """
 
-    costs: Callable[[int, int], Costs]
+    costs: Callable[[int, int, bool], Costs]
     block_sizes: tuple[int, ...]
     first: int
     steps: tuple[int, ...] = (1,)
     calibration: Calibration = field(default_factory=Calibration)
+    copies: Copies = field(default_factory=Copies)
     drift: Drift = field(default_factory=Drift)
 
-    def plans(self, paces: Sequence[Pace], longest: int) -> list[Plan]:
-        """What each sequence is to propose, and why; the longest of them has so many tokens."""
-        costs = self.costs(len(paces), longest)
-        return [self._plan(pace, costs, len(paces)) for pace in paces]
+    def plans(self, paces: Sequence[Pace], longest: int, found: Sequence[Proposal] = ()) -> list[Plan]:
+        """What each sequence is to propose, and why; the longest of them has so many tokens.
+
+        Args:
+            found: what was looked up for each; nothing where that is left out.
+        """
+        costs = self.costs(len(paces), longest, not any(pace.drafted for pace in paces))
+        plans = [self._plan(pace, costs, len(paces)) for pace in paces]
+        own = zip(paces, plans, found or [EMPTY] * len(paces), strict=True)
+        return [self._beside(copied, pace, plan, costs, len(paces)) for pace, plan, copied in own]
 
     def keep(self, proposals: Sequence[Proposal], plans: Sequence[Plan], longest: int) -> list[Proposal]:
-        """Of each tree the nodes that are worth their rows in the pass that reads them all."""
-        costs, rows = self.costs(len(proposals), longest), len(proposals)
+        """Of each tree the nodes that are worth their rows in the pass that reads them all, looked-up ones included."""
+        costs, rows = self.costs(len(proposals), longest, False), len(proposals)
         spent = _spent(plans, costs)
         chances = [
             (chance, -index, -node) for index, own in enumerate(proposals) for node, chance in self._chances(own)
@@ -118,9 +134,21 @@ class Controller:
             if parent in ends and said < 1.0:  # 1 is not the drafter's word: a draft that was carried over
                 self.calibration.learn(said, node in right)
 
+    def learn_copies(self, found: Proposal, said: Sequence[int]) -> None:
+        """Take in how what was looked up fared against what the target said, whether it was read or not."""
+        length, node = max(found.depths, default=0), ROOT
+        for token in said:
+            right = found.child(node, token)
+            for each in [each for each, parent in enumerate(found.parents) if parent == node]:
+                self.copies.learn(length, each == right)
+            if right is None:
+                return
+            node = right
+
     def time(self, plans: Sequence[Plan], proposals: Sequence[Proposal], longest: int, seconds: float) -> None:
         """Take in how long a round took."""
-        costs, rows = self.costs(len(proposals), longest), sum(1 + len(proposal.tokens) for proposal in proposals)
+        costs = self.costs(len(proposals), longest, False)
+        rows = sum(1 + len(proposal.tokens) for proposal in proposals)
         self.drift.learn(any(plan != PLAIN for plan in plans), seconds / (_spent(plans, costs) + costs.reading(rows)))
 
     def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
@@ -135,7 +163,7 @@ class Controller:
         plans = [Plan(size, steps) for size in self.block_sizes for steps in self.steps]
         best = max(plans, key=lambda plan: _rate(pace, plan, costs, sequences))
         rate = _rate(pace, best, costs, sequences) / self.drift.drafted
-        plain = sequences / costs.reading(sequences) / self.drift.plain
+        plain = _rate(pace, PLAIN, costs, sequences) / self.drift.plain
         if rate <= plain and pace.resting == 0:
             pace.resting, pace.rest = pace.rest, longer(pace.rest)
             return Plan(1, 1, "rest", rate, plain, pace.resting - 1)
@@ -146,24 +174,44 @@ class Controller:
         reason: Reason = "best" if rate > plain else "trial"
         return Plan(best.block_size, best.steps, reason, rate, plain)
 
+    def _beside(self, found: Proposal, pace: Pace, plan: Plan, costs: Costs, sequences: int) -> Plan:
+        """The plan, or no drafts in this round if what was looked up is expected to be faster alone."""
+        if not found.tokens or plan.reason != "best":  # what tries something out is not put off
+            return plan
+        length = max(found.depths)
+        copied = [self.copies.probability(length) ** depth for depth in range(1, length + 1)]
+        both = _rate(pace, plan, costs, sequences, copied) / self.drift.drafted
+        alone = _rate(pace, PLAIN, costs, sequences, copied) / self.drift.plain
+        return plan if both > alone else Plan(1, 1, "looked up", both, alone)
+
     def _chances(self, proposal: Proposal) -> list[tuple[int, float]]:
         """Each node, and how likely it is accepted, as experience has it; never likelier than its parent."""
         likely: list[float] = []
+        left: dict[int, float] = {}  # of each parent: what its children so far leave to a looked-up one
+        length = max(proposal.depths[len(proposal.scores) :], default=0)
         for node, parent in enumerate(proposal.parents):
-            before = 1.0 if parent == ROOT else likely[parent]
-            likely.append(before * self.calibration.probability(_conditional(proposal, node)))
+            if node < len(proposal.scores):
+                own = self.calibration.probability(_conditional(proposal, node))
+            else:
+                own = min(self.copies.probability(length), left.get(parent, 1.0))
+            left[parent] = max(0.0, left.get(parent, 1.0) - own)
+            likely.append(own * (1.0 if parent == ROOT else likely[parent]))
         return list(enumerate(likely))
 
 
-def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int) -> float:
-    """Tokens per second to expect of drafts as wide as before, as deep as it pays; all sequences are alike."""
-    spent = costs.drafting(plan.block_size, plan.steps)
-    best, tokens, likely = 0.0, 1.0, 1.0
-    for depth in range(plan.block_size - 1):
-        likely *= pace.acceptance(plan.steps, depth)
-        tokens += likely
-        rows = round(sequences * (1.0 + pace.width * (depth + 1)))
-        best = max(best, sequences * tokens / (spent + costs.reading(rows)))
+def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int, copied: Sequence[float] = ()) -> float:
+    """Tokens per second to expect of drafts as wide as before, as deep as it pays; all sequences are alike.
+
+    Args:
+        copied: how likely a looked-up token agrees at each depth; drafts and these are taken to be right together.
+    """
+    spent, drafts = _spent([plan], costs), plan.block_size - 1
+    best, tokens, likely = sequences / (spent + costs.reading(sequences)), 1.0, 1.0
+    for depth in range(max(drafts, len(copied))):
+        likely = likely * pace.acceptance(plan.steps, depth) if depth < drafts else 0.0
+        tokens += max(likely, *copied[depth : depth + 1], 0.0)
+        rows = 1.0 + pace.width * min(depth + 1, drafts) + min(depth + 1, len(copied))
+        best = max(best, sequences * tokens / (spent + costs.reading(round(sequences * rows))))
     return best
 
 
@@ -178,10 +226,10 @@ def _conditional(proposal: Proposal, node: int) -> float:
     return math.exp(proposal.scores[node] - (0.0 if parent == ROOT else proposal.scores[parent]))
 
 
-def _between(measured: dict[int, float], rows: int) -> float:
+def _between(measured: dict[int, float], rows: float) -> float:
     """The cost for so many rows: on the line between the next ones measured, or behind the last two; never less."""
     if rows in measured:
-        return measured[rows]
+        return measured[int(rows)]
     known = sorted(measured)
     if rows < known[0] or len(known) == 1:
         return measured[known[0]]

@@ -2,7 +2,12 @@
 
 Measured are the very calls that a round makes, on sequences of zeros: the same work, whatever the tokens are. A
 measurement is known by the shapes and precisions of both models, what a round proposes, the machine with its threads,
-and buckets of batch and context. Knows nothing of what is made of the figures.
+and buckets of batch and context.
+
+It is made before the first round of answers that begin together, where their bucket is not known yet: their first
+tokens wait for it. In the middle of an answer nothing is measured, as that would be a pause: where a batch shrinks or
+grows into another bucket, or its texts do, that one's costs are read from disk, else those of the nearest known bucket
+stand for them, its drafts scaled by the batch. Knows nothing of what is made of the figures.
 """
 
 from __future__ import annotations
@@ -51,7 +56,8 @@ def cost_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class CostBook:
-    """Costs of a pair of models; looks up what it does not know on disk, and measures what is not there either.
+    """Costs of a pair of models; looks up what it does not know on disk, and measures what is not there either, if it
+    may.
 
     Attributes:
         block_sizes: of the drafter's passes.
@@ -61,15 +67,34 @@ class CostBook:
     block_sizes: tuple[int, ...]
     folder: Path = field(default_factory=cost_folder)
     _known: dict[tuple[int, int], Costs] = field(default_factory=dict)
+    _missing: set[tuple[int, int]] = field(default_factory=set)
 
-    def costs(self, batch: int, context_tokens: int) -> Costs:
-        """Of rounds of so many sequences, the longest of so many tokens, rounded up to buckets."""
+    def costs(self, batch: int, context_tokens: int, starting: bool = True) -> Costs:
+        """Of rounds of so many sequences, the longest of so many tokens, rounded up to buckets.
+
+        Args:
+            starting: no answer waits for its next token, so there is time to measure. Otherwise that is done only
+                where nothing is known at all.
+        """
         limit = self.drafting.target.model.spec.context_tokens
         context = min(_bucket(_CONTEXTS, context_tokens), limit - max(_ROWS) - 1)
         key = _bucket(_BATCHES, batch), max(context, 1)
-        if key not in self._known:
-            self._known[key] = self._read(*key) or self._measure(*key)
-        return self._known[key]
+        if key not in self._known and key not in self._missing:
+            self._remember(key, self._read(*key))
+        if key not in self._known and (starting or not self._known):
+            self._remember(key, self._measure(*key))
+        return self._known[key] if key in self._known else self._nearest(*key)
+
+    def _remember(self, key: tuple[int, int], costs: Costs | None) -> None:
+        if costs is None:
+            self._missing.add(key)
+        else:
+            self._known[key] = costs
+
+    def _nearest(self, batch: int, context: int) -> Costs:
+        """Those of the known bucket that differs by the smallest factors, as for `batch` sequences."""
+        near = min(self._known, key=lambda key: abs(math.log(key[0] / batch)) + abs(math.log(key[1] / context)))
+        return self._known[near].for_sequences(batch / near[0])
 
     def _read(self, batch: int, context: int) -> Costs | None:
         try:

@@ -31,7 +31,7 @@ from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import PLAIN, Plan, Speculation
 from paceline.decode.suffix_index import SuffixIndex
 from paceline.decode.target import Reading, Target
-from paceline.decode.tree import Proposal, merged
+from paceline.decode.tree import EMPTY, Proposal, merged
 from paceline.models.drafter import Drafter
 from paceline.request import Sampling
 
@@ -87,12 +87,14 @@ class DFlash:
     @torch.inference_mode()
     def step(self, sequences: Many[Sequence]) -> list[Round]:
         """One round for every sequence."""
-        plans = self._plan(sequences)  # which measures, the first time
-        started = time.perf_counter()
+        looking = time.perf_counter()
+        found = self._look_up(sequences)
+        looked = time.perf_counter() - looking
+        plans = self._plan(sequences, found)  # which may measure, before the first round
+        started = time.perf_counter() - looked
         self.remember([sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
-        grown = self._propose(sequences, plans)
-        worth = self._keep(grown, plans, sequences)
-        drafts = self._look_up(worth, sequences)
+        grown = self._joined(self._propose(sequences, plans), found)
+        drafts = self._keep(grown, plans, sequences)
         proposed = time.perf_counter()
         readings, paths, kept = read_and_commit(self.target, sequences, drafts)
         for sequence, own in zip(sequences, kept, strict=True):
@@ -101,9 +103,9 @@ class DFlash:
         records = [record(*each, seconds) for each in zip(drafts, readings, paths, kept, strict=True)]
         rounds = [
             replace(each, plan=plan, dropped=len(whole.tokens) - len(own.tokens))
-            for each, plan, whole, own in zip(records, plans, grown, worth, strict=True)
+            for each, plan, whole, own in zip(records, plans, grown, drafts, strict=True)
         ]
-        for each in zip(sequences, plans, drafts, readings, paths, rounds, strict=True):
+        for each in zip(sequences, plans, found, drafts, readings, paths, rounds, strict=True):
             self._look_back(*each)
         if self.controller is not None:
             self.controller.time(plans, drafts, _longest(sequences), time.perf_counter() - started)
@@ -125,10 +127,10 @@ class DFlash:
             cache.extend(own_keys, own_values)
             sequence.unread.clear()
 
-    def _plan(self, sequences: Many[Sequence]) -> list[Plan]:
+    def _plan(self, sequences: Many[Sequence], found: list[Proposal]) -> list[Plan]:
         if self.controller is None:
             return [Plan(self.block_size, self.settings.diffusion_steps)] * len(sequences)
-        return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences))
+        return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences), found)
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
         parts = self.target, self.drafter, self.settings, self.joint, self.noisy, self.selecting, self.scored
@@ -138,13 +140,17 @@ class DFlash:
         """What of them is worth reading."""
         return drafts if self.controller is None else self.controller.keep(drafts, plans, _longest(sequences))
 
-    def _look_up(self, drafts: list[Proposal], sequences: Many[Sequence]) -> list[Proposal]:
-        """The drafts, and what followed earlier in the text."""
+    def _look_up(self, sequences: Many[Sequence]) -> list[Proposal]:
+        """What followed earlier in the text of each; nothing where that is not asked for."""
+        more = self.settings.lookup
+        budget = Budget(self.settings.candidate_num, more, more)
+        return [sequence.look_up(budget) if more else EMPTY for sequence in sequences]
+
+    def _joined(self, drafts: list[Proposal], found: list[Proposal]) -> list[Proposal]:
+        """The drafts, and what followed earlier."""
         more = self.settings.lookup
         if not more:
             return drafts
-        budget = Budget(self.settings.candidate_num, more, more)
-        found = [sequence.look_up(budget) for sequence in sequences]
         return [merged(draft, own, len(draft.tokens) + more) for draft, own in zip(drafts, found, strict=True)]
 
     def _put_aside(self, sequence: Sequence, features: Tensor | None) -> None:
@@ -153,13 +159,21 @@ class DFlash:
             sequence.unread.append(features)
 
     def _look_back(
-        self, sequence: Sequence, plan: Plan, draft: Proposal, reading: Reading, path: list[int], round: Round
+        self,
+        sequence: Sequence,
+        plan: Plan,
+        found: Proposal,
+        draft: Proposal,
+        reading: Reading,
+        path: list[int],
+        round: Round,
     ) -> None:
         """What a round leaves for the next ones: a branch that survived, and experience."""
         if self.settings.overlap:
             sequence.carried = surviving(draft, reading.tokens, path, self.settings.overlap)
         if self.controller is not None:
             self.controller.learn(sequence.pace, plan, draft, path, round.checked)
+            self.controller.learn_copies(found, round.committed)
 
 
 def _longest(sequences: Many[Sequence]) -> int:

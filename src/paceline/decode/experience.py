@@ -1,4 +1,4 @@
-"""What a controller remembers: how drafts fared, how far the drafter is to be believed, and how long rounds took.
+"""What a controller remembers: how drafts and copies fared, how far to believe the drafter, how long rounds took.
 
 Fading counts and means in plain numbers. Knows nothing of what is decided by them.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 from dataclasses import dataclass, field
 
-__all__ = ["SHORTEST_REST", "Calibration", "Drift", "Pace", "longer"]
+__all__ = ["SHORTEST_REST", "Calibration", "Copies", "Drift", "Pace", "longer"]
 
 _PRIOR = 0.7
 """Conditional acceptance before anything was seen, and its weight in drafts."""
@@ -21,6 +21,9 @@ SHORTEST_REST, LONGEST_REST = 8, 64
 """Plain rounds after the first trial in vain, and at most; each time four times as many."""
 
 _BINS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+
+_LENGTHS = (2, 4, 8, 16)
+_COPY_MEMORY = 0.98
 
 
 def longer(rest: int) -> int:
@@ -90,6 +93,28 @@ class Calibration:
         place = bisect.bisect(_BINS, said)
         self.right[place] = 0.999 * self.right[place] + right
         self.seen[place] = 0.999 * self.seen[place] + 1.0
+
+
+@dataclass(slots=True)
+class Copies:
+    """How often a looked-up token is right where those before it were, by how many tokens were looked up in a row.
+
+    As many as stood before them as they do now, at most: a long match is followed farther.
+    """
+
+    right: list[float] = field(default_factory=lambda: [1.0] * (len(_LENGTHS) + 1))
+    seen: list[float] = field(default_factory=lambda: [2.0] * (len(_LENGTHS) + 1))
+
+    def probability(self, length: int) -> float:
+        """What is to be expected of each of so many tokens; a half before anything was seen."""
+        place = bisect.bisect(_LENGTHS, length)
+        return self.right[place] / self.seen[place]
+
+    def learn(self, length: int, right: bool) -> None:
+        """Count a token that was judged."""
+        place = bisect.bisect(_LENGTHS, length)
+        self.right[place] = _COPY_MEMORY * self.right[place] + right
+        self.seen[place] = _COPY_MEMORY * self.seen[place] + 1.0
 
 
 @dataclass(slots=True)

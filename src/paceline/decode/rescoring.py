@@ -115,7 +115,7 @@ Joint = SmallModel | TableOfNgrams
 def rescorer_for(
     settings: object, target: Transformer, tokenizer: Tokenizer | None, usable: int
 ) -> Transformer | NgramTable | None:
-    """What DFlash's settings name, loaded for a target, in float32; None where nothing is named.
+    """What DFlash's settings name, loaded for a target, in float32; None where nothing is named, or nothing to weigh.
 
     Args:
         settings: of any method.
@@ -125,7 +125,7 @@ def rescorer_for(
         CheckpointError: it cannot be loaded.
         VocabularyMismatch: it is of other tokens. ConfigError: it is a diffusion model.
     """
-    if not isinstance(settings, Speculation) or settings.rescorer is None:
+    if not isinstance(settings, Speculation) or settings.rescorer is None or not settings.may_branch:
         return None
     folder, device = resolve(settings.rescorer), target.embed.weight.device
     if (folder / NGRAMS).is_file():

@@ -69,7 +69,7 @@ class Retrieval:
 
 
 def read_known(settings: object, tokenizer: Tokenizer | None, usable_tokens: int) -> SuffixIndex | None:
-    """The text of the file that settings name, for all sequences; None where none is named.
+    """The text of the file that settings name, for all sequences; None where none is named, or nothing is looked up.
 
     Args:
         settings: of any method.
@@ -79,6 +79,8 @@ def read_known(settings: object, tokenizer: Tokenizer | None, usable_tokens: int
         ConfigError: a file that cannot be read or is not UTF-8 text, or no tokenizer.
     """
     if not isinstance(settings, Lookup | Speculation) or settings.lookup_file is None:
+        return None
+    if isinstance(settings, Speculation) and not settings.lookup:
         return None
     path = Path(settings.lookup_file).expanduser()
     if tokenizer is None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 from paceline.decode.adaptive import Adaptive, Schedule
+from paceline.decode.effect import check_effects
 from paceline.decode.remasking import Freeze, Remasking, StepSchedule, Strategy
 from paceline.decode.speculation import Lookup, Speculation, TemperatureSchedule
 from paceline.errors import ConfigError
@@ -94,7 +95,8 @@ def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] 
         below: sections that hold where nothing was given, as those of a profile.
 
     Raises:
-        ConfigError: a setting that is unknown, of another method, out of range or at odds with another.
+        ConfigError: a setting that is unknown, of another method, out of range, at odds with another, or that can have
+            no effect (`effect`).
     """
     inside = _of_sections(given)
     outside = {name: value for name, value in given.items() if not _is_in_section(name)}
@@ -108,8 +110,10 @@ def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] 
         _METHODS[other](**_own_section(other, inside))  # what does not count is checked all the same
     if method not in _METHODS:
         return None
-    own = {**_own_section(method, _of_sections(below or {})), **_own_section(method, inside), **values}
-    return _METHODS[method](**_switched(own))
+    section, lowest = _own_section(method, inside), _own_section(method, _of_sections(below or {}))
+    own = _METHODS[method](**_switched({**lowest, **section, **values}))
+    check_effects(method, own, values, section)
+    return own
 
 
 def _is_in_section(name: str) -> bool:

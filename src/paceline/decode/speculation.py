@@ -49,7 +49,7 @@ KnownFile = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """What a round of DFlash proposes.
+    """What a round of DFlash proposes. `effect` says which of these can have no effect beside the others.
 
     Raises:
         ConfigError: a value out of range, or values at odds; names them and what is allowed.
@@ -117,15 +117,14 @@ class Speculation:
         check_kinds(self)
         check_ranges(self)
         _check_suffixes(self)
-        if self.lookup_file is not None and not self.lookup:
-            told = f"lookup_file is {str(self.lookup_file)!r:.80}, and lookup is 0."
-            raise ConfigError(told, remedy="Set lookup, or leave the file out.", param="lookup_file")
-        if self.rescorer is not None and self.candidate_num == 1 and self.block_size != "auto":
-            told = f"rescorer is {str(self.rescorer)!r:.80}, and candidate_num is 1: there is nothing to weigh."
-            raise ConfigError(told, remedy="Raise candidate_num, or leave it out.", param="rescorer")
         if self.final_temperature > self.initial_temperature:
             told = f"final_temperature is {self.final_temperature}, initial_temperature {self.initial_temperature}."
             raise ConfigError(told, remedy="It must not rise.", param="final_temperature")
+
+    @property
+    def may_branch(self) -> bool:
+        """True where more than one candidate may be drafted; the machine, where it chooses, takes some."""
+        return self.block_size != 1 and (self.candidate_num > 1 or self.block_size == "auto")
 
     @property
     def is_plain(self) -> bool:

@@ -195,5 +195,5 @@ def only(proposal: Proposal, wanted: Sequence[bool]) -> Proposal:
     return Proposal(
         tuple(proposal.tokens[node] for node in kept),
         tuple(places[proposal.parents[node]] for node in kept),
-        tuple(proposal.scores[node] for node in kept),
+        tuple(proposal.scores[node] for node in kept if node < len(proposal.scores)),
     )

@@ -163,6 +163,7 @@ def train_drafter(
     settings = {key: value for key, value in asdict(config).items() if key != "fit"}
     recipe = {
         **settings,
+        "block_size": drafter.spec.block_size if config.block_size is None else config.block_size,
         "mask_token_id": drafter.spec.mask_token_id,
         "answers": fingerprint(responses.tokens),
         "start": start,

@@ -162,13 +162,14 @@ class DrafterConfig:
 
     fit: FitConfig
     block_size: Annotated[
-        int,
+        int | None,
         Setting(
-            "Slots of the new drafter's blocks, anchor included; 0 for a guess from the target's width.",
+            "Slots of the new drafter's blocks, anchor included; 0 for a guess from the target's width; 16, or those "
+            "of the drafter that is started from.",
             least=0,
             most=64,
         ),
-    ] = 16
+    ] = None
     rows_per_batch: Annotated[int, Setting("Answers of a micro batch.", least=1)] = 32
     block_rows: Annotated[
         int, Setting("Slots per answer, anchors included; shared out over blocks of one random length.", least=1)
@@ -181,8 +182,13 @@ class DrafterConfig:
     ] = 128
 
     def __post_init__(self) -> None:
-        if 0 < self.block_size < 4:
+        if 0 < self.first_block_size < 4:
             raise ConfigError(f"block_size is {self.block_size}.", remedy="It must be at least 4, or 0 for a guess.")
+
+    @property
+    def first_block_size(self) -> int:
+        """Slots of the blocks of a drafter that begins with random weights; 0 for a guess."""
+        return 16 if self.block_size is None else self.block_size
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,7 +97,8 @@ def make_drafter(
     """Let the target in `folder` answer, then train a DFlash drafter on that.
 
     Args:
-        start: a drafter of this target to go on with, or to make one of version 2 of; None begins with random weights.
+        start: a drafter of this target to go on with, or to make one of version 2 of; its blocks stay as long as they
+            are, unless the settings say otherwise. None begins with random weights.
         answers_folder: the answers of an earlier run with the same target and settings, instead of new ones.
 
     Raises:
@@ -110,7 +111,7 @@ def make_drafter(
     opening = opening_of(tokenizer, turn_start)
     check_same_tokens(tokenizer.vocabulary, tokenizer_of(corpus / "tokenizer").vocabulary)
     target = transformer_spec(read_json(folder / "config.json"))
-    block_size = config.block_size or first_block_size(target.hidden_size)
+    block_size = config.first_block_size or first_block_size(target.hidden_size)
     spec = bundled_drafter_spec(target, mask, block_size, config.version)
     if start is not None:
         spec = _of_the_start(start, spec, config)
@@ -130,7 +131,7 @@ def make_drafter(
 
 
 def _of_the_start(start: Path, new: DrafterSpec, config: DrafterConfig) -> DrafterSpec:
-    """The drafter to go on with, for blocks as long as asked for, and with what version 2 adds where that is asked for.
+    """The drafter to go on with, its blocks as long as asked for, if that was, and with what version 2 adds, likewise.
 
     Raises:
         CheckpointError: no drafter. ConfigError: another mask token, width or version.
@@ -145,7 +146,8 @@ def _of_the_start(start: Path, new: DrafterSpec, config: DrafterConfig) -> Draft
     if begun.v2 is not None and begun.v2 != new.v2:
         told = f"{start} is of version 2: {begun.v2}; asked for is {new.v2 or 'version 1'}."
         raise ConfigError(told, remedy="Give its own version and sizes.", param="drafter_version")
-    return replace(begun, block_size=config.block_size or begun.block_size, v2=new.v2)
+    block_size = begun.block_size if config.block_size is None else new.block_size
+    return replace(begun, block_size=block_size, v2=new.v2)
 
 
 def _earlier(answers: Path) -> Path:

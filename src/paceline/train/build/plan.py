@@ -57,7 +57,7 @@ def measure_rates(recipe: Recipe, tell: Callable[[str], None]) -> Rates:
     spec = bundled_target_spec()
     tokens = recipe.target.windows_per_batch * recipe.target.window_tokens
     flops = tokens * training_flops(spec, recipe.target.window_tokens)
-    drafter, width = bundled_drafter_spec(spec, MASK, recipe.drafter.block_size), answers_width(recipe.answers)
+    drafter, width = bundled_drafter_spec(spec, MASK, recipe.drafter.first_block_size), answers_width(recipe.answers)
     tell("steps of a target")
     training = target_step_seconds(spec, recipe.target)
     tell("steps of a drafter")

@@ -86,7 +86,7 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
         rounds=3,
         unloop=UnloopConfig(corpus, fit(45, 5e-4, 8)),
         loops=ResponsesConfig(scaled(448, 64), (4, 110), max_tokens=112, sampled_share=0.0, batch=64),
-        drafter=DrafterConfig(fit(7200, 4e-3), objective=Objective("pace", distill_share=0.5), heldout_rows=256),
+        drafter=DrafterConfig(fit(7200, 4e-3), 16, objective=Objective("pace", distill_share=0.5), heldout_rows=256),
         answers=ResponsesConfig(scaled(12_000, 64), (24, 110), max_tokens=128, sampled_share=0.15, batch=64),
         checked_text=Counts(scaled(1200, 100), scaled(3000, 100), scaled(300, 50), scaled(90_000, 100)),
         dllm=DllmConfig(checked, fit(3000, 3e-3), longest_row=256, run_share=0.6, longest_run=96),

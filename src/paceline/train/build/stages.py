@@ -126,7 +126,7 @@ def _drafter(out: Path, recipe: Recipe) -> Stage:
         turn_start=TURN_START,
         out=folder,
     )
-    spec = bundled_drafter_spec(bundled_target_spec(), MASK, config.block_size)
+    spec = bundled_drafter_spec(bundled_target_spec(), MASK, config.first_block_size)
     flops = config.rows_per_batch * 3 * drafter_flops(spec, answers_width(answers), config.block_rows)
     tokens = config.rows_per_batch * config.block_rows
     return Stage(folder, _WEIGHTS, make, "drafter", config.fit.steps, tokens, flops, answers)
