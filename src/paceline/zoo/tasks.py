@@ -75,7 +75,9 @@ def task_of(seed: int) -> Task:
 def drill(seed: int) -> tuple[str, str]:
     """Eight sums as they occur in the word problems, and what they come to: to learn from, never to be judged on."""
     rng = Random(f"drill:{seed}")
-    steps = [_change(rng, rng.randrange(3, _MOST + 1), {"good": "", "name": "", **words.person(rng)[1]})[1] for _ in range(8)]
+    steps = [
+        _change(rng, rng.randrange(3, _MOST + 1), {"good": "", "name": "", **words.person(rng)[1]})[1] for _ in range(8)
+    ]
     asked = "; ".join(step.partition(" = ")[0] for step in steps)
     return f"Work out: {asked}.", "\n".join(steps)
 
