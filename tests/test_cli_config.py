@@ -93,10 +93,10 @@ def test_the_settings_outside_of_sections_win_over_a_profile_too(run: Run, file:
         "block_size": (6, "file"),
         "diffusion_steps": (4, "profile"),
     }
-    for text in ("block_size: null", "dflash_params: {block_size: null}"):
+    for text in ("block_size: auto", "dflash_params: {block_size: auto}"):
         file.write_text(text)
         found = shown(run, *PAIR, "--config", file, "--profile", "edge")
-        assert pick(found, "block_size") == {"block_size": (None, "file")}
+        assert pick(found, "block_size") == {"block_size": ("auto", "file")}
 
 
 @pytest.mark.parametrize(

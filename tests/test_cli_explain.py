@@ -127,7 +127,7 @@ def test_what_agrees_behind_the_end_of_the_answer_did_not_come_in() -> None:
 
 def test_the_answer_comes_behind_its_rounds(run: Run, tmp_path: Any) -> None:
     pair = talking_pair(tmp_path)
-    flags = ("generate", "hello", "--model", pair[0], "--drafter", pair[1], "--max-tokens", 12)
+    flags = ("generate", "hello", "--model", pair[0], "--drafter", pair[1], "--max-tokens", 12, "--block-size", 8)
     plain, told = run(*flags), run(*flags, "--explain")
     assert told.out == plain.out
     assert told.err.startswith("prompt pass: ")

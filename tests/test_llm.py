@@ -133,12 +133,15 @@ def test_a_completion_accounts_for_its_tokens(llm: LLM) -> None:
     assert stats.tokens_per_second == pytest.approx(40 / stats.total_seconds)
 
 
-def test_rounds_tell_how_the_tokens_came(llm: LLM) -> None:
-    found = answer(llm, max_tokens=40)
+@pytest.mark.parametrize("settings", [{}, {"block_size": 8}])
+def test_rounds_tell_how_the_tokens_came(pair: tuple[Path, Path], settings: dict[str, Any]) -> None:
+    found = answer(LLM(pair[0], drafter=pair[1], **settings), max_tokens=40)
     assert [token for round in found.rounds for token in round.committed] == found.token_ids[1:]
     for round in found.rounds:
-        assert round.committed[: round.accepted] == round.proposed[: round.accepted]
-        assert round.committed == round.reference[: len(round.committed)]
+        path = round.agreed[: round.accepted]
+        last = path[-1] if path else -1
+        assert round.committed[: round.accepted] == tuple(round.proposed[node] for node in path)
+        assert round.committed[round.accepted :] in ((), (round.reference[last + 1],))
         assert len(round.reference) == len(round.proposed) + 1
 
 

@@ -48,9 +48,9 @@ def test_generation_config_may_name_more_end_tokens(tmp_path: Path) -> None:
 def test_the_bundled_pair_decodes_like_its_target_alone() -> None:
     """The main job, on the real weights: greedy and sampled, the same ids, and more than one token per round."""
     assert BUNDLED_DRAFTER in bundled_names()
-    fast, plain = LLM(), LLM(method="ar")
+    chosen, fixed, plain = LLM(), LLM(block_size=16), LLM(method="ar")
     prompt = [{"role": "user", "content": "Write a short mail: ask for two days of leave."}]
     for sampling in (Sampling(max_tokens=48), Sampling(max_tokens=48, temperature=0.7, seed=3)):
-        ours, own = fast.generate([prompt], sampling)[0], plain.generate([prompt], sampling)[0]
-        assert ours.token_ids == own.token_ids
-        assert ours.stats.acceptance_length > 1.5
+        ours, chain, own = (each.generate([prompt], sampling)[0] for each in (chosen, fixed, plain))
+        assert ours.token_ids == chain.token_ids == own.token_ids
+        assert chain.stats.acceptance_length > 1.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -10,12 +10,13 @@ from paceline.bench.configuration import read_configuration
 from paceline.bench.variants import Variant, asked_variants, chain_name, sweep_variants
 from paceline.decode.speculation import Speculation
 
-TREE = Speculation(candidate_num=32, max_nodes=32)
+CHAIN = Speculation(block_size=16)
+TREE = Speculation(block_size=16, candidate_num=32, max_nodes=32)
 
 
-def changed(variant: Variant) -> dict[str, object]:
+def changed(variant: Variant, block_size: int = 16) -> dict[str, object]:
     """What a variant sets otherwise than the chain, or than the tree where it has candidates."""
-    base = Speculation() if variant.settings.candidate_num == 1 else TREE
+    base = replace(CHAIN if variant.settings.candidate_num is None else TREE, block_size=block_size)
     found = {name: value for name, value in asdict(variant.settings).items() if value != asdict(base)[name]}
     return found | {name: False for name in ("noisy", "selecting") if not getattr(variant, name)}
 
@@ -66,7 +67,7 @@ def test_chains_are_no_longer_than_the_drafter_was_trained_for(block_size: int) 
 def test_parts_that_need_something() -> None:
     plain, full = sweep_variants(8, False, None), sweep_variants(8, True, "small")
     more = [variant for variant in full if variant not in plain]
-    assert {variant.name: changed(variant) for variant in more} == {
+    assert {variant.name: changed(variant, 8) for variant in more} == {
         "chain, without selector": {"selecting": False},
         "tree 32, without selector": {"selecting": False},
         "tree 32, re-scored 0.5": {"rescorer": "small"},

@@ -27,10 +27,11 @@ def test_the_decoder_has_what_was_asked_for() -> None:
     assert decoder_of("ar", Parts(model=model, usable_tokens=60)).name == "ar"
     dflash: Any = decoder_of("dflash", Parts(model=model, partner=drafter, usable_tokens=60))
     assert (dflash.name, dflash.block_size, dflash.target.taps) == ("dflash", 4, (0, 1))
+    assert dflash.controller.block_sizes == (4,)
     dflash = decoder_of(
         "dflash", Parts(model=model, partner=drafter, usable_tokens=60, settings=Speculation(block_size=9))
     )
-    assert (dflash.block_size, dflash.target) == (9, target_of(model, drafter, 60))
+    assert (dflash.block_size, dflash.target, dflash.controller) == (9, target_of(model, drafter, 60), None)
 
 
 def test_what_looks_up_has_its_settings_and_the_known_text() -> None:
@@ -38,7 +39,7 @@ def test_what_looks_up_has_its_settings_and_the_known_text() -> None:
     drafter = tiny_drafter(tiny_drafter_spec(model.spec), model)
     found: Any = decoder_of("lookup", Parts(model=model, usable_tokens=60, settings=Lookup(), known=known))
     assert found == PromptLookup(target_of(model, None, 60), Lookup(), known)
-    for size in (None, "auto"):
+    for size in (4, "auto"):
         settings = Speculation(lookup=4, block_size=size)  # type: ignore[arg-type]
         found = decoder_of(
             "dflash", Parts(model=model, partner=drafter, usable_tokens=60, settings=settings, known=known)

@@ -17,8 +17,8 @@ from paceline.errors import ConfigError
 def test_what_is_left_out_has_the_methods_own_default() -> None:
     assert settings_of("apd", {}) == Adaptive(alpha=0.7, tau=0.5, schedule="adaptive", window=32, kv_window=16)
     assert settings_of("diffusion", {}) == Remasking(window=None, kv_window=None)
-    assert settings_of("dflash", {}) == Speculation(candidate_num=1, diffusion_steps=1, overlap=0)
-    assert settings_of("lookup", {}) == Lookup(candidate_num=2, max_nodes=32, prompt_lookup_num_tokens=16)
+    assert settings_of("dflash", {}) == Speculation(block_size="auto", diffusion_steps=1, overlap=0)
+    assert settings_of("lookup", {}) == Lookup(max_nodes=32, prompt_lookup_num_tokens=16)
     assert settings_of("ar", {}) is None
 
 
@@ -99,8 +99,8 @@ def test_a_profile_gives_way_to_all_that_is_given() -> None:
     assert settings_of("dflash", {}, below) == Speculation(block_size=8, diffusion_steps=4)
     given = {"block_size": 12, "dflash_params": {"diffusion_steps": 2}}
     assert settings_of("dflash", given, below) == Speculation(block_size=12, diffusion_steps=2)
-    for none in ({"block_size": None}, {"dflash_params": {"block_size": None}}):
-        assert settings_of("dflash", none, below) == Speculation(diffusion_steps=4)
+    for auto in ({"block_size": "auto"}, {"dflash_params": {"block_size": "auto"}}):
+        assert settings_of("dflash", auto, below) == Speculation(diffusion_steps=4)
     assert settings_of("apd", {}, below) == Adaptive()
     assert settings_of("ar", {}, below) is None
 

@@ -34,7 +34,7 @@ def test_adaptive_rises_with_what_surprised() -> None:
     [
         (
             {"block_size": 65},
-            "block_size is 65. It must be an integer or 'auto' or null of at least 1 and of at most 64",
+            "block_size is 65. It must be an integer or 'auto' of at least 1 and of at most 64",
         ),
         ({"block_size": "big"}, "block_size is 'big'."),
         ({"candidate_num": 0}, "candidate_num is 0."),
@@ -76,7 +76,15 @@ def test_settings_of_lookup_that_cannot_be(given: dict[str, Any], message: str) 
 
 
 def test_plain_drafting_needs_no_ranking() -> None:
-    assert Speculation().is_plain
+    assert Speculation(block_size=8).is_plain
+    assert not Speculation().is_plain
     assert Speculation(block_size=9, lookup=5, max_nodes=3).is_plain
     for given in ({"candidate_num": 2}, {"overlap": 1}, {"draft_temperature": "fixed"}):
-        assert not Speculation(**given).is_plain  # type: ignore[arg-type]
+        assert not Speculation(block_size=8, **given).is_plain  # type: ignore[arg-type]
+
+
+def test_how_many_candidates_there_are_where_nobody_said() -> None:
+    assert Speculation().candidates == 16
+    assert Speculation(block_size=8).candidates == 1
+    assert Lookup().candidates == 2
+    assert {Speculation(candidate_num=1).candidates, Lookup(candidate_num=1).candidates} == {1}

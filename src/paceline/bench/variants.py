@@ -6,7 +6,8 @@ other one differs from one of these in one thing. Imports no torch. Knows nothin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ class Variant(NamedTuple):
 
     part: str
     name: str
-    settings: Speculation = Speculation()
+    settings: Speculation
     noisy: bool = True
     selecting: bool = True
 
@@ -44,7 +45,7 @@ def asked_variants(asked: Sequence[Configuration], block_size: int) -> list[Vari
     """The chain of the drafter's own block, and what a user asked for."""
     found = [(each.name, each.settings) for each in asked]
     own = [Variant("asked", name, each) for name, each in found if isinstance(each, Speculation)]
-    return [Variant("chain", chain_name(block_size)), *own]
+    return [_chain(block_size, "chain", chain_name(block_size)), *own]
 
 
 def sweep_variants(block_size: int, selector: bool, rescorer: str | Path | None) -> list[Variant]:
@@ -55,57 +56,55 @@ def sweep_variants(block_size: int, selector: bool, rescorer: str | Path | None)
         selector: it is a DFlash 2 drafter, which has one.
         rescorer: what may weigh candidates anew.
     """
+    chain, tree = partial(_chain, block_size), partial(_tree, block_size)
     return [
         *_chains(block_size),
-        *(_tree("tree", f"tree {nodes}", max_nodes=nodes) for nodes in (7, 16, 32, 64)),
-        _tree("noise", "tree 32, without the noise")._replace(noisy=False),
-        *(_tree("candidates", f"tree 32, {count} candidates", candidate_num=count) for count in (2, 6)),
-        *(_tree("pruning", f"tree 32, pruned {share}", pruning_threshold=share) for share in (0.1, 0.3, 0.45)),
-        *(_chain("steps", f"chain, {steps} steps", diffusion_steps=steps) for steps in (2, 4, 8)),
-        *(_tree("steps", f"tree 32, {steps} steps", diffusion_steps=steps) for steps in (2, 4, 8)),
-        *(_schedule(schedule) for schedule in ("fixed", "adaptive")),
-        *(_chain("overlap", f"chain, overlap {count}", overlap=count) for count in (1, 3)),
-        *(_tree("overlap", f"tree 32, overlap {count}", overlap=count) for count in (1, 3)),
-        _chain("retrieval", "chain, lookup 10", lookup=10),
-        _tree("retrieval", "tree 32, lookup 10", lookup=10),
-        *(_without_selector() if selector else ()),
-        *(_rescored(rescorer) if rescorer is not None else ()),
-        _chain("controller", "chosen by the machine", block_size="auto"),
+        *(tree("tree", f"tree {nodes}", max_nodes=nodes) for nodes in (7, 16, 32, 64)),
+        tree("noise", "tree 32, without the noise")._replace(noisy=False),
+        *(tree("candidates", f"tree 32, {count} candidates", candidate_num=count) for count in (2, 6)),
+        *(tree("pruning", f"tree 32, pruned {share}", pruning_threshold=share) for share in (0.1, 0.3, 0.45)),
+        *(chain("steps", f"chain, {steps} steps", diffusion_steps=steps) for steps in (2, 4, 8)),
+        *(tree("steps", f"tree 32, {steps} steps", diffusion_steps=steps) for steps in (2, 4, 8)),
+        *(_schedule(tree, schedule) for schedule in ("fixed", "adaptive")),
+        *(chain("overlap", f"chain, overlap {count}", overlap=count) for count in (1, 3)),
+        *(tree("overlap", f"tree 32, overlap {count}", overlap=count) for count in (1, 3)),
+        chain("retrieval", "chain, lookup 10", lookup=10),
+        tree("retrieval", "tree 32, lookup 10", lookup=10),
+        *(_without_selector(chain, tree) if selector else ()),
+        *(_rescored(tree, rescorer) if rescorer is not None else ()),
+        Variant("controller", "chosen by the machine", Speculation()),
     ]
 
 
 def _chains(block_size: int) -> list[Variant]:
     """Of all lengths that the drafter was trained for."""
     shorter = [size for size in _BLOCKS if size < block_size]
-    return [
-        *(_chain("chain", chain_name(size), block_size=size) for size in shorter),
-        Variant("chain", chain_name(block_size)),
-    ]
+    return [_chain(size, "chain", chain_name(size)) for size in (*shorter, block_size)]
 
 
-def _chain(part: str, name: str, **settings: Any) -> Variant:
-    return Variant(part, name, Speculation(**settings))
+def _chain(block_size: int, part: str, name: str, **settings: Any) -> Variant:
+    return Variant(part, name, Speculation(block_size=block_size, **settings))
 
 
-def _tree(part: str, name: str, **settings: Any) -> Variant:
+def _tree(block_size: int, part: str, name: str, **settings: Any) -> Variant:
     """A tree whose shape the drafter's probabilities decide, as far as the settings do not."""
-    return Variant(part, name, Speculation(**{"candidate_num": _NODES, "max_nodes": _NODES, **settings}))
+    return _chain(block_size, part, name, **{"candidate_num": _NODES, "max_nodes": _NODES, **settings})
 
 
-def _schedule(schedule: TemperatureSchedule) -> Variant:
+def _schedule(tree: Callable[..., Variant], schedule: TemperatureSchedule) -> Variant:
     """Over four passes: it is the passes that the temperature falls over."""
     name = f"tree 32, 4 steps, {schedule} spread"
-    return _tree("temperature", name, diffusion_steps=4, draft_temperature=schedule)
+    return tree("temperature", name, diffusion_steps=4, draft_temperature=schedule)
 
 
-def _without_selector() -> list[Variant]:
-    chain = Variant("selector", "chain, without selector", selecting=False)
-    return [chain, _tree("selector", "tree 32, without selector")._replace(selecting=False)]
+def _without_selector(chain: Callable[..., Variant], tree: Callable[..., Variant]) -> list[Variant]:
+    pair = chain("selector", "chain, without selector"), tree("selector", "tree 32, without selector")
+    return [variant._replace(selecting=False) for variant in pair]
 
 
-def _rescored(rescorer: str | Path) -> list[Variant]:
+def _rescored(tree: Callable[..., Variant], rescorer: str | Path) -> list[Variant]:
     """By weights of the drafter beside it."""
     return [
-        _tree("re-scoring", f"tree 32, re-scored {weight}", rescorer=rescorer, rescorer_weight=weight)
+        tree("re-scoring", f"tree 32, re-scored {weight}", rescorer=rescorer, rescorer_weight=weight)
         for weight in (0.5, 0.8)
     ]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -44,7 +45,7 @@ class DFlash:
 
     Attributes:
         block_size: rows of a block, the anchor included: at most block_size - 1 drafts are accepted, and a bonus token.
-        settings: what a round proposes; the text is the same with all of them.
+        settings: what else a round proposes, a chain by default; the text is the same with all of them.
         controller: chooses blocks, steps and nodes anew in each round; None keeps to block size and settings.
         joint: weighs candidates anew, and knows how tokens follow each other.
         known: a text that answers may repeat, beside their prompts.
@@ -54,7 +55,7 @@ class DFlash:
     target: Target
     drafter: Drafter
     block_size: int
-    settings: Speculation = field(default_factory=Speculation)
+    settings: Speculation = field(default_factory=partial(Speculation, candidate_num=1))
     controller: Controller | None = None
     joint: Joint | None = None
     known: SuffixIndex | None = None
@@ -143,7 +144,7 @@ class DFlash:
     def _look_up(self, sequences: Many[Sequence]) -> list[Proposal]:
         """What followed earlier in the text of each; nothing where that is not asked for."""
         more = self.settings.lookup
-        budget = Budget(self.settings.candidate_num, more, more)
+        budget = Budget(self.settings.candidates, more, more)
         return [sequence.look_up(budget) if more else EMPTY for sequence in sequences]
 
     def _joined(self, drafts: list[Proposal], found: list[Proposal]) -> list[Proposal]:

@@ -209,11 +209,11 @@ class Drafting:
     @property
     def _width(self) -> int:
         """Candidates of a slot."""
-        wanted = min(self.settings.candidate_num, self.settings.max_nodes)
+        wanted = min(self.settings.candidates, self.settings.max_nodes)
         return wanted if self._selector is None else max(wanted, self._selector.top_k)
 
     def _nodes(self, slots: int) -> int:
-        return self.settings.max_nodes if self.settings.candidate_num > 1 else slots
+        return self.settings.max_nodes if self.settings.candidates > 1 else slots
 
     def _expand(self, block: _Block) -> Expand:
         """What may stand in the slots of a block."""
@@ -226,7 +226,7 @@ class Drafting:
 
     def _grown(self, expand: Expand, slots: int) -> Proposal:
         pool = 1 if self.joint is None else _POOL
-        return best_first(expand, pool * self._nodes(slots), self.settings.candidate_num)
+        return best_first(expand, pool * self._nodes(slots), self.settings.candidates)
 
 
 def context_of(sequence: Sequence) -> SequenceCache:

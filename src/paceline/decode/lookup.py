@@ -65,7 +65,7 @@ class PromptLookup:
         """One round for every sequence."""
         started = time.perf_counter()
         own = self.settings
-        budget = Budget(own.candidate_num, own.prompt_lookup_num_tokens, own.max_nodes)
+        budget = Budget(own.candidates, own.prompt_lookup_num_tokens, own.max_nodes)
         drafts = [sequence.look_up(budget) for sequence in sequences]
         proposed = time.perf_counter()
         readings, paths, kept = read_and_commit(self.target, sequences, drafts)

@@ -6,7 +6,7 @@ the settings that only one method has are in `settings`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.apd import APD
@@ -32,8 +32,7 @@ from paceline.models.transformer import Transformer
 __all__ = ["Parts", "decoder_of", "target_of"]
 
 _BLOCKS = (4, 8, 12, 16)
-_CANDIDATES = 16
-"""What the machine chooses from, where nothing was asked for."""
+"""What the machine chooses from, beside the drafter's own block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +75,10 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Prompt
     if isinstance(partner, Drafter):
         assert settings is None or isinstance(settings, Speculation)
         settings, target, joint = settings or Speculation(), target_of(model, partner, usable_tokens), _joint(parts)
-        if settings.block_size == "auto":
-            return _controlled(target, partner, settings, joint, parts.known)
-        size = settings.block_size or partner.spec.block_size
-        return DFlash(target, partner, size, settings, joint=joint, known=parts.known, scored=parts.scored)
+        size, known = settings.block_size, parts.known
+        if size == "auto":
+            return _controlled(target, partner, settings, joint, known)
+        return DFlash(target, partner, size, settings, joint=joint, known=known, scored=parts.scored)
     if method == "lookup":
         assert isinstance(settings, Lookup)
         return PromptLookup(target_of(model, None, usable_tokens), settings, parts.known)
@@ -101,9 +100,7 @@ def _joint(parts: Parts) -> Joint | None:
 def _controlled(
     target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None, known: SuffixIndex | None
 ) -> DFlash:
-    """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose, but for one candidate."""
-    if settings.candidate_num == 1:
-        settings = replace(settings, candidate_num=_CANDIDATES)
+    """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose."""
     longest = drafter.spec.block_size
     sizes = (*(size for size in _BLOCKS if size < longest), longest)
     first = min(first_block_size(target.model.spec.hidden_size), longest)

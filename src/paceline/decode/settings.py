@@ -47,8 +47,8 @@ class MethodSettings(TypedDict, total=False):
     the sections.
     """
 
-    block_size: int | Literal["auto"] | None
-    candidate_num: int
+    block_size: int | Literal["auto"]
+    candidate_num: int | None
     max_nodes: int
     pruning_threshold: float
     diffusion_steps: int

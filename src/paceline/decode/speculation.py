@@ -20,9 +20,12 @@ __all__ = ["PLAIN", "Lookup", "Plan", "Speculation", "TemperatureSchedule", "spr
 TemperatureSchedule = Literal["off", "fixed", "adaptive"]
 
 Candidates = Annotated[
-    int,
+    int | None,
     Setting(
-        "DFlash, lookup: candidates per round, in one tree; 1 is a chain; 1 with dflash, else 2.", least=1, most=64
+        "DFlash, lookup: candidates per round, in one tree; 1 is a chain; 2 with lookup, at most 16 with block_size "
+        "auto, else 1.",
+        least=1,
+        most=64,
     ),
 ]
 MaxNodes = Annotated[
@@ -56,15 +59,15 @@ class Speculation:
     """
 
     block_size: Annotated[
-        int | Literal["auto"] | None,
+        int | Literal["auto"],
         Setting(
-            "DFlash: rows of a block; auto chooses it, and how many drafts are read, in every round by what pays; "
-            "the drafter's own if left out.",
+            "DFlash: rows of a block; auto, the default, chooses it, and how many drafts are read, in every round by "
+            "what pays.",
             least=1,
             most=64,
         ),
-    ] = None
-    candidate_num: Candidates = 1
+    ] = "auto"
+    candidate_num: Candidates = None
     max_nodes: MaxNodes = 32
     pruning_threshold: Annotated[
         float,
@@ -122,14 +125,19 @@ class Speculation:
             raise ConfigError(told, remedy="It must not rise.", param="final_temperature")
 
     @property
+    def candidates(self) -> int:
+        """Candidates per round, at most where the machine chooses."""
+        return self.candidate_num or (16 if self.block_size == "auto" else 1)
+
+    @property
     def may_branch(self) -> bool:
-        """True where more than one candidate may be drafted; the machine, where it chooses, takes some."""
-        return self.block_size != 1 and (self.candidate_num > 1 or self.block_size == "auto")
+        """True where more than one candidate may be drafted."""
+        return self.block_size != 1 and self.candidates > 1
 
     @property
     def is_plain(self) -> bool:
         """True where one candidate is drafted as the drafter says, from nothing but masks."""
-        return (self.candidate_num, self.overlap, self.draft_temperature) == (1, 0, "off")
+        return (self.candidates, self.overlap, self.draft_temperature) == (1, 0, "off")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +154,7 @@ class Lookup:
     prompt_lookup_min: ShortestSuffix = 1
     prompt_lookup_max: LongestSuffix = 16
     lookup_factor: Factor = 1.0
-    candidate_num: Candidates = 2
+    candidate_num: Candidates = None
     max_nodes: MaxNodes = 32
     lookup_file: KnownFile = None
 
@@ -154,6 +162,11 @@ class Lookup:
         check_kinds(self)
         check_ranges(self)
         _check_suffixes(self)
+
+    @property
+    def candidates(self) -> int:
+        """Candidates per round, at most."""
+        return self.candidate_num or 2
 
 
 def _check_suffixes(settings: Speculation | Lookup) -> None:
