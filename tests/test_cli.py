@@ -342,6 +342,9 @@ def test_peers_are_repeated_or_listed(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert run("bench", "decode", "--peers", "transformers,llama.cpp-f32", "--peer", "dflash-official").code == 0
     assert asked[0].peers == names
     assert run("bench", "decode", "--peers", "transformers,vllm").code == 2
+    assert run("bench", "decode", "--method", "dflash", "--method", "lookup").code == 0
+    assert asked[1].methods == ("dflash", "lookup")
+    assert "method is 'ar'" in run("bench", "decode", "--method", "ar").err
 
 
 def test_bench_flags_are_the_fields_of_its_settings() -> None:

@@ -206,6 +206,34 @@ def test_without_a_drafter_only_plain_decoding_is_measured(options: DecodeBench)
     assert result["settings"]["drafter"] is None
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_lookup_is_a_method_beside_the_others(options: DecodeBench, temperature: float) -> None:
+    """Long greedy answers of a tiny model repeat themselves, so that there is something to look up."""
+    asked = replace(options, methods=("lookup", "dflash"), block_sizes=(4, 8), temperatures=(temperature,), repeats=1)
+    result = bench_decode(replace(asked, max_tokens=100))
+    for methods in result["scenarios"].values():
+        assert list(methods) == ["ar", "dflash-4", "dflash-8", "lookup"]
+        found = methods["lookup"]
+        assert found["identical"]
+        assert found["draft_seconds"] == 0.0 < found["other_seconds"]
+        assert found["bytes_per_pass"] == methods["ar"]["bytes_per_pass"]
+        assert "law" not in found
+    if temperature == 0.0:
+        assert max(methods["lookup"]["acceptance_length"] for methods in result["scenarios"].values()) > 1.0
+
+
+@pytest.mark.parametrize("drafter", [None, PAIR["drafter"]])
+def test_lookup_needs_no_drafter_and_loads_none(options: DecodeBench, drafter: Path | None) -> None:
+    result = bench_decode(replace(options, drafter=drafter, methods=("lookup",), repeats=1))
+    assert list(result["scenarios"]["code"]) == ["ar", "lookup"]
+    assert result["settings"]["draft_dtype"] is None
+
+
+def test_dflash_asked_for_needs_a_drafter(options: DecodeBench) -> None:
+    with pytest.raises(ConfigError, match=r"method is 'dflash', but there is no drafter"):
+        bench_decode(replace(options, drafter=None, methods=("dflash",)))
+
+
 @pytest.mark.parametrize("fault", ["token", "short"])
 def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
     honest = bench_run.decode_with

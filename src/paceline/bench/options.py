@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from paceline.bench.configuration import Configuration, read_configuration
 from paceline.errors import ConfigError
@@ -56,6 +56,9 @@ SAMPLING_PEERS = ("dflash-official",)
 
 _ASSISTED = "transformers-assisted"
 
+Drafting = Literal["dflash", "lookup"]
+"""Methods of ours beside plain decoding."""
+
 _QUICK_PROMPTS, _QUICK_TOKENS, _QUICK_REPEATS = 3, 48, 2
 
 
@@ -92,18 +95,22 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class DecodeBench(Workload):
-    """Settings of `paceline bench decode`. A model without a drafter is measured with plain decoding only.
+    """Settings of `paceline bench decode`. Without `methods`, a model without a drafter only decodes plainly.
 
-    With `sweep` it is told what each part of DFlash buys; peers and block sizes have no place in that.
+    With `sweep` it is told what each part of DFlash buys; methods, peers and block sizes have no place in that.
 
     Raises:
         ConfigError: a value that cannot be used; names it.
     """
 
     precision: PrecisionSetting = "exact"
+    methods: Annotated[
+        tuple[Drafting, ...],
+        Setting("Beside ar, may be repeated; dflash where there is a drafter if left out.", flags=("--method",)),
+    ] = ()
     block_sizes: Annotated[
         tuple[int, ...],
-        Setting("May be repeated: a method for each.", least=1, most=64, flags=("--block-size",)),
+        Setting("Of dflash, may be repeated: a method for each.", least=1, most=64, flags=("--block-size",)),
     ] = ()
     peers: Annotated[
         tuple[str, ...],
@@ -133,6 +140,7 @@ class DecodeBench(Workload):
         Workload.__post_init__(self)  # super() knows the class that `slots` has replaced
         check_precision(self.precision)
         object.__setattr__(self, "peers", tuple(name for names in self.peers for name in names.split(",") if name))
+        self._check_methods()
         self._check_peers()
         self._check_sweep()
         _ = self.configurations
@@ -156,9 +164,18 @@ class DecodeBench(Workload):
                 raise ConfigError(f"setting {each.name!r:.80} is of another method.", remedy=remedy, param="settings")
         return found
 
+    def _check_methods(self) -> None:
+        for method in self.methods:
+            if method not in get_args(Drafting):
+                remedy = f"There are: {', '.join(get_args(Drafting))}; ar is always measured."
+                raise ConfigError(f"method is {method!r:.40}.", remedy=remedy, param="methods")
+        if self.block_sizes and self.methods and "dflash" not in self.methods:
+            told = f"block_sizes is {self.block_sizes!r:.80}, and the only method is {self.methods[0]!r}."
+            raise ConfigError(told, remedy="Leave it out, or add --method dflash.", param="block_sizes")
+
     def _check_sweep(self) -> None:
         """What goes with a sweep, and what only with it."""
-        for name in ("peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
+        for name in ("methods", "peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
             if getattr(self, name):
                 told = f"{name} is {getattr(self, name)!r:.80}, {'and' if self.sweep else 'without'} --sweep."
                 remedy = "Write block sizes as --setting dflash,block_size=8." if self.sweep else "Add --sweep."

@@ -25,7 +25,7 @@ Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Draw them (need
 @app.command("decode")
 @configured()
 def decode(*, json: Json = None, plot: Plot = None, options: DecodeBench) -> None:
-    """Plain decoding against DFlash on held-out prompts of long text, dialogue and code.
+    """Plain decoding against DFlash on held-out prompts of long text, dialogue and code; or against --method lookup.
 
     With --sweep, what each part of DFlash buys. Ends with 1 where an answer that should be the plain one is not.
     """
