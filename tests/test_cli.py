@@ -16,7 +16,8 @@ import pytest
 from talking import DRAFT, TARGET, Run, run, talking_pair
 
 from paceline import LLM, Sampling
-from paceline.bench.options import CurveBench, DecodeBench, MemoryBench
+from paceline.bench.memory_options import MemoryBench
+from paceline.bench.options import CurveBench, DecodeBench
 from paceline.bench.quality_options import FrontierBench, QualityBench
 from paceline.cli.bench import curve, decode, frontier, memory, quality
 from paceline.cli.blocks import Blocks, Part, plain_marks, styled

@@ -226,33 +226,24 @@ def test_an_interrupt_before_the_first_word_takes_the_message_back(
     assert "the message is forgotten" in told.err
 
 
-def test_an_interrupt_while_text_is_written_stops_the_answer(
-    talk: Talk, llm: LLM, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("place", "options"), [("blocks.write", ()), ("explain.say_lines", ("--explain",))])
+def test_an_interrupt_while_something_is_written_stops_the_answer(
+    talk: Talk, llm: LLM, monkeypatch: pytest.MonkeyPatch, place: str, options: tuple[str, ...]
 ) -> None:
-    from paceline.cli.output import write
+    """While a round is told, what was said until then is shown nevertheless."""
+    from paceline.cli import output
+
+    honest = getattr(output, place.split(".")[1])
 
     def interrupted(text: str) -> None:
-        monkeypatch.setattr("paceline.cli.blocks.write", write)
+        monkeypatch.setattr(f"paceline.cli.{place}", honest)
         raise KeyboardInterrupt
 
     half = next(llm.stream(conversation("hello"), SETTINGS)).text
     assert half
-    monkeypatch.setattr("paceline.cli.blocks.write", interrupted)
-    assert talk(["hello", "more"]).out == f"\n{said(llm, 'hello', half, 'more')}\n"
-
-
-def test_an_interrupt_while_a_round_is_told_shows_what_was_said(
-    talk: Talk, llm: LLM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from paceline.cli.output import say_lines
-
-    def interrupted(text: str) -> None:
-        monkeypatch.setattr("paceline.cli.explain.say_lines", say_lines)
-        raise KeyboardInterrupt
-
-    half = next(llm.stream(conversation("hello"), SETTINGS)).text
-    monkeypatch.setattr("paceline.cli.explain.say_lines", interrupted)
-    assert talk(["hello", "more"], "--explain").out == f"{half}\n{said(llm, 'hello', half, 'more')}\n"
+    monkeypatch.setattr(f"paceline.cli.{place}", interrupted)
+    shown = half if options else ""
+    assert talk(["hello", "more"], *options).out == f"{shown}\n{said(llm, 'hello', half, 'more')}\n"
 
 
 @pytest.mark.parametrize("interrupted", [True, False])

@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 import torch
+from lying import lying, wrong_token
 from rich.console import Console
 from tiny import GOLDEN
 
 import paceline.bench.run as bench_run
-from paceline.bench.figures import all_identical
+from paceline.bench.figures import Sample, all_identical
 from paceline.bench.machine import machine_ceilings, watch_machine
 from paceline.bench.method import Task
-from paceline.bench.options import DecodeBench, measured_models
+from paceline.bench.options import DecodeBench
 from paceline.bench.report import check_plot, save_json, save_plot, show
 from paceline.bench.run import bench_decode
+from paceline.bench.titles import measured_models
 from paceline.decode.noise import derive_seed
 from paceline.errors import BadRequest, ConfigError
 
@@ -236,21 +238,12 @@ def test_dflash_asked_for_needs_a_drafter(options: DecodeBench) -> None:
 
 @pytest.mark.parametrize("fault", ["token", "short"])
 def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    honest = bench_run.decode_with
+    def lie(decoder: Any, task: Task, sample: Sample) -> Sample:
+        if decoder.name == "ar" or len(task.prompt) == 5:
+            return sample
+        return wrong_token(sample) if fault == "token" else replace(sample, tokens=sample.tokens[:9])
 
-    def lying(decoder: Any, *rest: Any) -> Any:
-        decode = honest(decoder, *rest)
-
-        def wrong(task: Task) -> Any:
-            sample = decode(task)
-            if decoder.name == "ar" or len(task.prompt) == 5:
-                return sample
-            tokens = (*sample.tokens[:9], (sample.tokens[9] + 1) % 250, *sample.tokens[10:])
-            return replace(sample, tokens=tokens if fault == "token" else sample.tokens[:9])
-
-        return wrong
-
-    monkeypatch.setattr(bench_run, "decode_with", lying)
+    monkeypatch.setattr(bench_run, "decode_with", lying(bench_run.decode_with, lie))
     result = bench_decode(replace(options, repeats=1))
     for scenario, methods in result["scenarios"].items():
         assert methods["ar"]["identical"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lying import lying, wrong_token
 from rich.console import Console
 from tiny import GOLDEN
 
@@ -134,19 +135,11 @@ def test_the_controller_measures_its_machine_before_the_clock_runs(
 
 
 def test_a_wrong_answer_is_found(options: DecodeBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = sweep_module.decode_with
-
-    def lying(decoder: Any, *rest: Any) -> Any:
-        decode = honest(decoder, *rest)
-
-        def wrong(task: Task) -> Sample:
-            sample = decode(task)
-            return replace(sample, tokens=(*sample.tokens[:9], (sample.tokens[9] + 1) % 250, *sample.tokens[10:]))
-
+    def lie(decoder: Any, _: Task, sample: Sample) -> Sample:
         tree = decoder.name == "dflash" and decoder.settings.candidate_num == 6
-        return wrong if tree else decode
+        return wrong_token(sample) if tree else sample
 
-    monkeypatch.setattr(sweep_module, "decode_with", lying)
+    monkeypatch.setattr(sweep_module, "decode_with", lying(sweep_module.decode_with, lie))
     result = bench_sweep(replace(options, settings=FEW[:2]))
     assert [point["identical"] for point in result["points"]] == 2 * [True, True, False, True]
     console = Console(width=100)

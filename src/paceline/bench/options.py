@@ -1,11 +1,10 @@
-"""What the benchmarks are asked to do.
+"""What the benchmarks of speed are asked to do.
 
 Plain settings, without torch, so that the command line can show them quickly. Knows nothing of how they are used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -33,11 +32,8 @@ __all__ = [
     "SAMPLING_PEERS",
     "CurveBench",
     "DecodeBench",
-    "MemoryBench",
     "Workload",
     "as_plain_data",
-    "measured_models",
-    "told_dtypes",
 ]
 
 PEERS = (
@@ -229,31 +225,6 @@ class CurveBench(Workload):
             check_precision(precision)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBench:
-    """Settings of `paceline bench memory`. Only the shapes of the models are read.
-
-    Raises:
-        ConfigError: a value that cannot be used; names it.
-    """
-
-    model: Annotated[
-        str | Path | None, Setting("A folder, a hub id or a bundled model; also APD's verifier. The bundled target.")
-    ] = None
-    dllm: Annotated[
-        str | Path | None, Setting("The same for APD's diffusion model; one of the model's shape if left out.")
-    ] = None
-    lengths: Annotated[
-        tuple[int, ...], Setting("Tokens of the prompt; may be repeated.", least=1, most=1 << 17, flags=("--length",))
-    ] = (256, 512, 1024, 2048, 4096, 8192)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        if len(set(self.lengths)) < 2:
-            remedy = "A growth needs two lengths at least."
-            raise ConfigError(f"lengths is {list(self.lengths)}.", remedy=remedy, param="lengths")
-
-
 def as_plain_data(options: DataclassInstance) -> dict[str, Any]:
     """The settings of a benchmark, ready for JSON."""
 
@@ -261,16 +232,3 @@ def as_plain_data(options: DataclassInstance) -> dict[str, Any]:
         return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
     return {name: plain(value) for name, value in asdict(options).items()}
-
-
-def told_dtypes(settings: Mapping[str, Any]) -> str:
-    """The precisions of a result, from its settings, for a title; older results know one only."""
-    products, attention = settings["dtype"], settings.get("attention_dtype", settings["dtype"])
-    return products if attention == products else f"{products} (attention and norms {attention})"
-
-
-def measured_models(settings: Mapping[str, Any]) -> str:
-    """The models of a result, from its settings, for a title."""
-    models = " + ".join(Path(name).name for name in (settings["model"], settings["drafter"]) if name)
-    factor = settings.get("inflate", 1)
-    return f"{models} inflated {factor}× (same function, {factor**2}× the work)" if factor > 1 else models

@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from paceline.bench.options import CurveBench, DecodeBench, MemoryBench, Workload
+from paceline.bench.memory_options import MemoryBench
+from paceline.bench.options import CurveBench, DecodeBench, Workload
 from paceline.bench.quality_options import FrontierBench, QualityBench
 from paceline.cli.flags import configured
 from paceline.cli.options import check_threads
