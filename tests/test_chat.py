@@ -9,24 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_tokenizers import CHATML, SPECIALS, byte_fallback, byte_level, save, wrap
+from tiny_tokenizers import ALL, CHATML, LEVEL, METASPACE, SPECIALS, byte_level, save, wrap
 from tokenizers import AddedToken, models, normalizers
 from tokenizers import Tokenizer as Backend
 
 from paceline.errors import BadRequest
 from paceline.text import Tokenizer, load_tokenizer
-
-LLAMA_CHAT = (
-    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
-    "{{ '[INST] ' + message['content'] | trim + ' [/INST]' }}"
-    "{% else %}{{ ' ' + message['content'] | trim + ' ' + eos_token }}{% endif %}{% endfor %}"
-)
-LLAMA_NAMES = {"bos_token": "<s>", "eos_token": {"content": "</s>", "special": True}, "unk_token": "<unk>"}
-LEVEL = wrap(byte_level())
-METASPACE = {
-    prepend: wrap(byte_fallback(prepend), LLAMA_CHAT, **LLAMA_NAMES) for prepend in ("always", "first", "never")
-}
-ALL = [LEVEL, *METASPACE.values()]
 
 
 def user(content: str) -> list[dict[str, str]]:

@@ -16,7 +16,8 @@ import pytest
 from talking import DRAFT, TARGET, Run, run, talking_pair
 
 from paceline import LLM, Sampling
-from paceline.bench.options import CurveBench, DecodeBench, MemoryBench
+from paceline.bench.memory_options import MemoryBench
+from paceline.bench.options import CurveBench, DecodeBench
 from paceline.bench.quality_options import FrontierBench, QualityBench
 from paceline.cli.bench import curve, decode, frontier, memory, quality
 from paceline.cli.blocks import Blocks, Part, plain_marks, styled
@@ -236,7 +237,7 @@ def test_lookup_needs_no_drafter(run: Run, pair: tuple[Path, Path], expected: st
 
 
 def test_blocks_are_readable_without_colour(run: Run, talking: Any, expected: str) -> None:
-    told = run("generate", *talking, "hello", "--max-tokens", 20, "--show-blocks")
+    told = run("generate", *talking, "hello", "--max-tokens", 20, "--block-size", 8, "--show-blocks")
     assert told.out.replace("⟦", "").replace("⟧", "") == f"{expected}\n"
     assert told.out.count("⟦") == told.out.count("⟧") > 1
 
@@ -342,6 +343,9 @@ def test_peers_are_repeated_or_listed(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert run("bench", "decode", "--peers", "transformers,llama.cpp-f32", "--peer", "dflash-official").code == 0
     assert asked[0].peers == names
     assert run("bench", "decode", "--peers", "transformers,vllm").code == 2
+    assert run("bench", "decode", "--method", "dflash", "--method", "lookup").code == 0
+    assert asked[1].methods == ("dflash", "lookup")
+    assert "method is 'ar'" in run("bench", "decode", "--method", "ar").err
 
 
 def test_bench_flags_are_the_fields_of_its_settings() -> None:

@@ -143,6 +143,30 @@ def test_blocks_are_shown(talk: Talk) -> None:
     assert shown.count("⟦") == shown.count("⟧") >= 2
 
 
+def rounds_of(told: SimpleNamespace) -> list[str]:
+    """The numbers of the rounds that were told, behind each prompt pass."""
+    lines = [line.split(":")[0] for line in told.err.splitlines()]
+    return [line for line in lines if line == "prompt pass" or line.startswith("round ")]
+
+
+def test_the_rounds_of_each_turn_are_told_before_its_answer(talk: Talk) -> None:
+    plain, told = talk(["hello", "more"]), talk(["hello", "more"], "--explain")
+    assert (told.code, told.out) == (0, plain.out)
+    rounds = rounds_of(told)
+    assert rounds[:2] == ["prompt pass", "round 1"]
+    assert rounds.count("prompt pass") == rounds.count("round 1") == 2
+    assert "round 1: block 8, 1 pass: fixed by the settings\n" in told.err
+    assert told.err.count(" tokens/s, acceptance length") == 2
+    shown = talk(["hello", "more"], "--show-blocks")
+    assert talk(["hello", "more"], "--explain", "--show-blocks").out == shown.out
+
+
+def test_rounds_without_a_target_are_not_told(run: Run) -> None:
+    told = run("chat", "--model", TARGET.parent.parent / "llada-tiny", "--explain")
+    assert (told.code, told.out) == (2, "")
+    assert "--explain is set, and the method is 'diffusion'" in told.err
+
+
 # commands
 
 
@@ -173,7 +197,7 @@ def test_a_blank_makes_a_message_of_a_command(talk: Talk, llm: LLM) -> None:
 # ^C and ^D
 
 
-@pytest.mark.parametrize("options", [(), ("--show-blocks",)])
+@pytest.mark.parametrize("options", [(), ("--show-blocks",), ("--explain",)])
 def test_an_interrupt_stops_the_answer_and_keeps_what_was_said(
     talk: Talk, llm: LLM, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
@@ -187,8 +211,9 @@ def test_an_interrupt_stops_the_answer_and_keeps_what_was_said(
     assert told.code == 0
     assert told.out.count("⟦") == told.out.count("⟧")
     assert told.out.replace("⟦", "").replace("⟧", "") == f"{half}\n{second}\n"
-    assert told.err.startswith(f"{tokens} tokens, ")
-    assert told.err.splitlines()[0].endswith("stopped")
+    figures = [line for line in told.err.splitlines() if " tokens/s, " in line]
+    assert figures[0].startswith(f"{tokens} tokens, ")
+    assert figures[0].endswith("stopped")
 
 
 def test_an_interrupt_before_the_first_word_takes_the_message_back(
@@ -201,19 +226,24 @@ def test_an_interrupt_before_the_first_word_takes_the_message_back(
     assert "the message is forgotten" in told.err
 
 
-def test_an_interrupt_while_text_is_written_stops_the_answer(
-    talk: Talk, llm: LLM, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("place", "options"), [("blocks.write", ()), ("explain.say_lines", ("--explain",))])
+def test_an_interrupt_while_something_is_written_stops_the_answer(
+    talk: Talk, llm: LLM, monkeypatch: pytest.MonkeyPatch, place: str, options: tuple[str, ...]
 ) -> None:
-    from paceline.cli.output import write
+    """While a round is told, what was said until then is shown nevertheless."""
+    from paceline.cli import output
+
+    honest = getattr(output, place.split(".")[1])
 
     def interrupted(text: str) -> None:
-        monkeypatch.setattr("paceline.cli.blocks.write", write)
+        monkeypatch.setattr(f"paceline.cli.{place}", honest)
         raise KeyboardInterrupt
 
     half = next(llm.stream(conversation("hello"), SETTINGS)).text
     assert half
-    monkeypatch.setattr("paceline.cli.blocks.write", interrupted)
-    assert talk(["hello", "more"]).out == f"\n{said(llm, 'hello', half, 'more')}\n"
+    monkeypatch.setattr(f"paceline.cli.{place}", interrupted)
+    shown = half if options else ""
+    assert talk(["hello", "more"], *options).out == f"{shown}\n{said(llm, 'hello', half, 'more')}\n"
 
 
 @pytest.mark.parametrize("interrupted", [True, False])

@@ -15,25 +15,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_tokenizers import CHATML, byte_fallback, byte_level, of_pieces, save, spell, wrap
+from tiny_tokenizers import ALL, CHATML, LEVEL, METASPACE, byte_fallback, byte_level, of_pieces, save, spell, wrap
 from tokenizers import Tokenizer as Backend
 from tokenizers import decoders, models
 
 from paceline.errors import BadRequest, CheckpointError, UnsafeCheckpoint
 from paceline.text import Detokenizer, Tokenizer, load_tokenizer
 
-LLAMA_CHAT = (
-    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
-    "{{ '[INST] ' + message['content'] | trim + ' [/INST]' }}"
-    "{% else %}{{ ' ' + message['content'] | trim + ' ' + eos_token }}{% endif %}{% endfor %}"
-)
-LLAMA_NAMES = {"bos_token": "<s>", "eos_token": {"content": "</s>", "special": True}, "unk_token": "<unk>"}
-LEVEL = wrap(byte_level())
-METASPACE = {
-    prepend: wrap(byte_fallback(prepend), LLAMA_CHAT, **LLAMA_NAMES) for prepend in ("always", "first", "never")
-}
 FALLBACK = METASPACE["always"]
-ALL = [LEVEL, *METASPACE.values()]
 
 
 def user(content: str) -> list[dict[str, str]]:

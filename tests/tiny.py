@@ -126,6 +126,28 @@ def run_flat(
     return output
 
 
+def tiny_context(drafter: Drafter, features: Tensor | None = None) -> SequenceCache:
+    """The context of one sequence of `drafter`, empty or of the features [tokens, taps * hidden] of its tokens."""
+    block, weight = drafter.spec.block, drafter.fc.weight
+    cache = SequenceCache(block.num_layers, block.num_kv_heads, block.head_dim, 8, weight.dtype, weight.device)
+    if features is not None:
+        remember(drafter, cache, features)
+    return cache
+
+
+def remember(drafter: Drafter, cache: SequenceCache, features: Tensor) -> None:
+    """Add the next tokens to a context."""
+    cache.extend(*drafter.context(features, torch.arange(cache.length, cache.length + len(features))))
+
+
+def fill_block(drafter: Drafter, cache: SequenceCache, block: Sequence[int]) -> Tensor:
+    """The states [rows, hidden] of one block behind a context, in one pass."""
+    positions = torch.arange(cache.length, cache.length + len(block))
+    attend = drafter.attention([Segment(len(block), cache)])
+    hidden: Tensor = drafter(torch.tensor(block), positions, attend, [len(block)])
+    return hidden
+
+
 def _randomize(module: nn.Module, seed: int) -> None:
     """Matrices N(0, 1 / columns), norms N(1, 0.1), biases N(0, 0.1)."""
     generator = torch.Generator().manual_seed(seed)

@@ -16,6 +16,12 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+LLAMA_CHAT = (
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}"
+    "{{ '[INST] ' + message['content'] | trim + ' [/INST]' }}"
+    "{% else %}{{ ' ' + message['content'] | trim + ' ' + eos_token }}{% endif %}{% endfor %}"
+)
+LLAMA_NAMES = {"bos_token": "<s>", "eos_token": {"content": "</s>", "special": True}, "unk_token": "<unk>"}
 SPECIALS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|mdm_mask|>")
 CORPUS = [
     "hello there, the bird sings",
@@ -95,3 +101,9 @@ def _chars() -> dict[int, str]:
 
 
 _CHARS = _chars()
+
+LEVEL = wrap(byte_level())
+METASPACE = {
+    prepend: wrap(byte_fallback(prepend), LLAMA_CHAT, **LLAMA_NAMES) for prepend in ("always", "first", "never")
+}
+ALL = [LEVEL, *METASPACE.values()]

@@ -30,6 +30,7 @@ from paceline.decode.settings import MethodSettings, settings_of
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
+from paceline.models.device import device_named
 from paceline.models.diffusion_spec import diffusion_of
 from paceline.models.json_file import read_json
 from paceline.models.load import load_drafter, load_transformer
@@ -99,7 +100,7 @@ class LLM:
         config = read_json(folder / "config.json")
         if beside is not None and chosen == "apd":
             _check_verifier(beside)
-        place = _device(device)
+        place = device_named(device)
         self.max_batch, self.tokenizer = max_batch, load_tokenizer(folder)
         self.model = _load_target(folder, precision, place)
         self.drafter = self.verifier = None
@@ -220,22 +221,6 @@ def _is_one(prompts: object) -> bool:
     if not isinstance(prompts, Sequence) or isinstance(prompts, bytes | bytearray):
         raise BadRequest(f"A prompt is {type(prompts).__name__}.", remedy="Use text, ids or messages.", param="prompt")
     return not prompts or isinstance(prompts[0], int | Mapping)
-
-
-def _device(name: str) -> torch.device:
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        told = f"device {name!r} cannot be used: {error}."
-        raise ConfigError(told, remedy='Use "cpu" or "auto".', param="device") from error
-    if device.type == "cpu" and device.index:
-        raise ConfigError(f"device is {name!r}, and there is one CPU.", remedy='Use "cpu".', param="device")
-    if device.type == "meta":
-        raise ConfigError(f"device {name!r} computes nothing.", remedy='Use "cpu" or "auto".', param="device")
-    return device
 
 
 def _check_batch(max_batch: int) -> None:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 import pytest
+from lying import lying, wrong_token
 from rich.console import Console
 from tiny import GOLDEN
 
@@ -122,18 +123,10 @@ def test_the_baseline_is_measured_though_nobody_asks_for_it(options: CurveBench)
 
 
 def test_a_wrong_answer_is_found(options: CurveBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = bench_curve_module.decode_with
+    def lie(decoder: Any, _: Task, sample: Sample) -> Sample:
+        return wrong_token(sample) if getattr(decoder, "block_size", 1) == 4 else sample
 
-    def lying(decoder: Any, *rest: Any) -> Any:
-        decode = honest(decoder, *rest)
-
-        def wrong(task: Task) -> Sample:
-            sample = decode(task)
-            return replace(sample, tokens=(*sample.tokens[:9], (sample.tokens[9] + 1) % 250, *sample.tokens[10:]))
-
-        return wrong if getattr(decoder, "block_size", 1) == 4 else decode
-
-    monkeypatch.setattr(bench_curve_module, "decode_with", lying)
+    monkeypatch.setattr(bench_curve_module, "decode_with", lying(bench_curve_module.decode_with, lie))
     result = bench_curve(replace(options, precisions=("exact",), repeats=1))
     assert [point["identical"] for point in result["points"]] == [True, False, True]
     assert result["points"][1]["same_answers"] == 0.0

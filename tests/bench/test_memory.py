@@ -12,8 +12,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from paceline.bench.footprint import TensorMemory
 from paceline.bench.memory import PASSES, bench_memory, exponent, passes
+from paceline.bench.memory_options import MemoryBench
 from paceline.bench.memory_report import show_memory
-from paceline.bench.options import MemoryBench
 from paceline.bench.report import save_plot
 from paceline.errors import ConfigError, UnsupportedModel
 from paceline.models.diffusion_spec import Diffusion

@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 import torch
+from lying import lying, wrong_token
 from rich.console import Console
 from tiny import GOLDEN
 
 import paceline.bench.run as bench_run
-from paceline.bench.figures import all_identical
+from paceline.bench.figures import Sample, all_identical
 from paceline.bench.machine import machine_ceilings, watch_machine
 from paceline.bench.method import Task
-from paceline.bench.options import DecodeBench, measured_models
+from paceline.bench.options import DecodeBench
 from paceline.bench.report import check_plot, save_json, save_plot, show
 from paceline.bench.run import bench_decode
+from paceline.bench.titles import measured_models
 from paceline.decode.noise import derive_seed
 from paceline.errors import BadRequest, ConfigError
 
@@ -82,7 +84,7 @@ def test_result_has_the_promised_keys_and_is_plain_data(options: DecodeBench) ->
     assert {"cores", "torch", "threads", "cpu", *CEILINGS} <= result["machine"].keys()
     others = {"load_average_before", "load_average_after", "busy_cores_elsewhere"}
     assert result["what_else_ran"].keys() == others
-    assert result["settings"]["block_sizes"] == [8]
+    assert result["settings"]["block_sizes"] == ["auto"]
     assert result["settings"]["dtype"] == "float32"
     assert json.loads(json.dumps(result, allow_nan=False)) == result
 
@@ -97,7 +99,7 @@ def test_block_sizes_make_a_method_each_and_scenarios_can_be_chosen(options: Dec
 
 
 def test_inflated_models_say_the_same_and_are_labelled(options: DecodeBench) -> None:
-    plain, wide = (bench_decode(replace(options, inflate=factor)) for factor in (1, 2))
+    plain, wide = (bench_decode(replace(options, inflate=factor, block_sizes=(8,))) for factor in (1, 2))
     for name, methods in wide["scenarios"].items():
         for method, figures in methods.items():
             assert figures["identical"] is True
@@ -206,23 +208,42 @@ def test_without_a_drafter_only_plain_decoding_is_measured(options: DecodeBench)
     assert result["settings"]["drafter"] is None
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_lookup_is_a_method_beside_the_others(options: DecodeBench, temperature: float) -> None:
+    """Long greedy answers of a tiny model repeat themselves, so that there is something to look up."""
+    asked = replace(options, methods=("lookup", "dflash"), block_sizes=(4, 8), temperatures=(temperature,), repeats=1)
+    result = bench_decode(replace(asked, max_tokens=100))
+    for methods in result["scenarios"].values():
+        assert list(methods) == ["ar", "dflash-4", "dflash-8", "lookup"]
+        found = methods["lookup"]
+        assert found["identical"]
+        assert found["draft_seconds"] == 0.0 < found["other_seconds"]
+        assert found["bytes_per_pass"] == methods["ar"]["bytes_per_pass"]
+        assert "law" not in found
+    if temperature == 0.0:
+        assert max(methods["lookup"]["acceptance_length"] for methods in result["scenarios"].values()) > 1.0
+
+
+@pytest.mark.parametrize("drafter", [None, PAIR["drafter"]])
+def test_lookup_needs_no_drafter_and_loads_none(options: DecodeBench, drafter: Path | None) -> None:
+    result = bench_decode(replace(options, drafter=drafter, methods=("lookup",), repeats=1))
+    assert list(result["scenarios"]["code"]) == ["ar", "lookup"]
+    assert result["settings"]["draft_dtype"] is None
+
+
+def test_dflash_asked_for_needs_a_drafter(options: DecodeBench) -> None:
+    with pytest.raises(ConfigError, match=r"method is 'dflash', but there is no drafter"):
+        bench_decode(replace(options, drafter=None, methods=("dflash",)))
+
+
 @pytest.mark.parametrize("fault", ["token", "short"])
 def test_a_wrong_answer_is_found_and_named(options: DecodeBench, monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    honest = bench_run.decode_with
+    def lie(decoder: Any, task: Task, sample: Sample) -> Sample:
+        if decoder.name == "ar" or len(task.prompt) == 5:
+            return sample
+        return wrong_token(sample) if fault == "token" else replace(sample, tokens=sample.tokens[:9])
 
-    def lying(decoder: Any, *rest: Any) -> Any:
-        decode = honest(decoder, *rest)
-
-        def wrong(task: Task) -> Any:
-            sample = decode(task)
-            if decoder.name == "ar" or len(task.prompt) == 5:
-                return sample
-            tokens = (*sample.tokens[:9], (sample.tokens[9] + 1) % 250, *sample.tokens[10:])
-            return replace(sample, tokens=tokens if fault == "token" else sample.tokens[:9])
-
-        return wrong
-
-    monkeypatch.setattr(bench_run, "decode_with", lying)
+    monkeypatch.setattr(bench_run, "decode_with", lying(bench_run.decode_with, lie))
     result = bench_decode(replace(options, repeats=1))
     for scenario, methods in result["scenarios"].items():
         assert methods["ar"]["identical"]

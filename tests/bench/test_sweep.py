@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from lying import lying, wrong_token
 from rich.console import Console
 from tiny import GOLDEN
 
@@ -25,7 +26,11 @@ from paceline.errors import ConfigError
 
 TARGET, DRAFT = GOLDEN / "dflash-v1-full" / "target", GOLDEN / "dflash-v1-full" / "draft"
 PROMPTS = {"long_text": [[1, 2, 3, 4, 5], [6, 7, 8]], "code": [[9, 10, 11, 12]]}
-FEW = ("dflash,candidate_num=6,max_nodes=12", "dflash,diffusion_steps=3,overlap=2", "dflash,block_size=auto")
+FEW = (
+    "dflash,block_size=8,candidate_num=6,max_nodes=12",
+    "dflash,block_size=8,diffusion_steps=3,overlap=2",
+    "dflash,block_size=auto",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +49,7 @@ def options(tmp_path: Path) -> DecodeBench:
 
 def counted(settings: dict[str, Any], temperature: float) -> tuple[int, int, int, int]:
     """Tokens, rounds, drafts and passes of the drafter of all prompts, answered one by one without the benchmark."""
-    llm = LLM(TARGET, drafter=DRAFT, **settings)
+    llm = LLM(TARGET, drafter=DRAFT, **{"block_size": 8} | settings)
     assert llm.drafter is not None
     passes: list[object] = []
     llm.drafter.register_forward_pre_hook(lambda *_: passes.append(1))
@@ -134,19 +139,11 @@ def test_the_controller_measures_its_machine_before_the_clock_runs(
 
 
 def test_a_wrong_answer_is_found(options: DecodeBench, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = sweep_module.decode_with
-
-    def lying(decoder: Any, *rest: Any) -> Any:
-        decode = honest(decoder, *rest)
-
-        def wrong(task: Task) -> Sample:
-            sample = decode(task)
-            return replace(sample, tokens=(*sample.tokens[:9], (sample.tokens[9] + 1) % 250, *sample.tokens[10:]))
-
+    def lie(decoder: Any, _: Task, sample: Sample) -> Sample:
         tree = decoder.name == "dflash" and decoder.settings.candidate_num == 6
-        return wrong if tree else decode
+        return wrong_token(sample) if tree else sample
 
-    monkeypatch.setattr(sweep_module, "decode_with", lying)
+    monkeypatch.setattr(sweep_module, "decode_with", lying(sweep_module.decode_with, lie))
     result = bench_sweep(replace(options, settings=FEW[:2]))
     assert [point["identical"] for point in result["points"]] == 2 * [True, True, False, True]
     console = Console(width=100)

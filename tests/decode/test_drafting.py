@@ -6,15 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from scripted import drafter_of
-from tiny import tiny_spec, tiny_transformer
+from tiny import fill_block, tiny_spec, tiny_transformer
+from torch import Tensor
 
 from paceline.decode.dflash import DFlash
-from paceline.decode.drafting import Drafting, _Asked
+from paceline.decode.drafting import Drafting, context_of
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import PLAIN, Plan, Speculation
 from paceline.decode.target import Target
 from paceline.decode.tree import EMPTY
+from paceline.models.drafter import Drafter
 from paceline.models.drafter_spec import DFlash2
 from paceline.request import Sampling
 
@@ -33,6 +36,13 @@ def opened(prompt: list[int], **sampling: Any) -> Sequence:
 
 def drafting(noisy: bool = True, scored: bool = False, **settings: Any) -> Drafting:
     return Drafting(TARGET, DRAFTER, Speculation(**settings), noisy=noisy, scored=scored)
+
+
+def read_block(drafter: Drafter, sequence: Sequence, block: list[int]) -> Tensor:
+    """What a drafter says of every slot of one block, in one pass: logits [slots, vocab]."""
+    logits: Tensor = drafter.logits(fill_block(drafter, context_of(sequence), block)[1:])
+    logits[:, drafter.spec.mask_token_id] = -torch.inf
+    return logits
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -57,13 +67,14 @@ def test_a_tree_of_one_candidate_is_the_chain(temperature: float, top_k: int) ->
     ],
 )
 def test_what_does_not_change_a_chain_does_not_slow_it_down(settings: dict[str, Any]) -> None:
-    """The general way comes to the same with these settings, so the short one is taken."""
+    """The general way, which knows scores, comes to the same with these settings, so the short one is taken."""
     sequence = opened([1, 2, 3], temperature=1.0)
     (short,) = drafting(**settings).propose([sequence], [Plan(8)])
     (general,) = drafting(scored=True, **settings).propose([sequence], [Plan(8)])
     assert short == replace(general, scores=())
-    assert drafting(**settings)._simple([_Asked(sequence, 7, 1)])
-    assert not drafting(**settings)._simple([_Asked(sequence, 7, 2)])
+    assert short.scores == ()
+    (several,) = drafting(**settings).propose([sequence], [Plan(8, 2)])
+    assert len(several.scores) == len(several.tokens)
 
 
 def test_the_likeliest_path_of_a_tree_is_the_chain() -> None:
@@ -97,7 +108,7 @@ def test_without_its_selector_a_drafter_ranks_every_slot_for_itself() -> None:
     drafter = drafter_of(MODEL, v2=DFlash2(2, 8, 4, 5))
     sequence = opened([1, 2, 3])
     with_it, without = (Drafting(TARGET, drafter, Speculation(), selecting=selecting) for selecting in (True, False))
-    ((_, logits),) = without._logits([sequence], [[sequence.tokens[-1], *[drafter.spec.mask_token_id] * 5]])
+    logits = read_block(drafter, sequence, [sequence.tokens[-1], *[drafter.spec.mask_token_id] * 5])
     (alone,) = without.propose([sequence], [Plan(6)])
     assert list(alone.tokens) == logits.argmax(-1).tolist()
     assert alone != with_it.propose([sequence], [Plan(6)])[0]
@@ -105,16 +116,16 @@ def test_without_its_selector_a_drafter_ranks_every_slot_for_itself() -> None:
 
 def test_more_passes_see_what_was_fixed() -> None:
     """Slot by slot: the surest first, then the rest beside it, against passes made by hand."""
-    sequence, it = opened([1, 2, 3]), drafting()
+    sequence = opened([1, 2, 3])
     mask = DRAFTER.spec.mask_token_id
     row = [sequence.tokens[-1], *[mask] * 3]
     left = [0, 1, 2]
     while left:
-        ((_, logits),) = it._logits([sequence], [row])
+        logits = read_block(DRAFTER, sequence, row)
         best = max(left, key=lambda slot: float(logits[slot].log_softmax(-1).max()))
         row[best + 1] = int(logits[best].argmax())
         left.remove(best)
-    (found,) = it.propose([sequence], [Plan(4, 3)])
+    (found,) = drafting().propose([sequence], [Plan(4, 3)])
     assert list(found.tokens) == row[1:]
 
 

@@ -1,4 +1,8 @@
-"""DFlash v1 against the values of the reference implementation (tests/data/golden/README.md), float32, within 1e-4."""
+"""Both versions of the DFlash drafter, and the decode loop, against the values of the reference implementation.
+
+In float32 (tests/data/golden/README.md): tensors within 1e-4, tokens exactly. What only version 2 has is in
+test_dflash2.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +15,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from scripted import answer_all
-from tiny import GOLDEN, run_flat, tiny_cache
+from tiny import GOLDEN, fill_block, remember, run_flat, tiny_cache, tiny_context
 from torch import Tensor
 
-from paceline.cache.store import SequenceCache
 from paceline.decode.dflash import DFlash
 from paceline.decode.target import Target
 from paceline.engine.loop import Job
-from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.drafter_spec import default_target_layer_ids
 from paceline.models.load import load_drafter, load_transformer
 from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 
-CASES = sorted(path.name for path in GOLDEN.glob("dflash-v1-*"))
-STEPS = [(case, prompt) for case in CASES for prompt in (0, 1)]
-TOLERANCE = {"atol": 1e-4, "rtol": 0.0}
+CASES = sorted(path.name for path in GOLDEN.glob("dflash-v*"))
 
 
 @cache
@@ -36,15 +36,15 @@ def expected(case: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
 
 
 @cache
-def pair(case: str) -> tuple[Transformer, Drafter]:
+def pair(case: str, plain: bool = False) -> tuple[Transformer, Drafter]:
     target = load_transformer(GOLDEN / case / "target", torch.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # some name no taps: see tests/models/test_load.py
-        return target, load_drafter(GOLDEN / case / "draft", target, torch.float32)
+        return target, load_drafter(GOLDEN / case / "draft", target, torch.float32, trainable=plain)
 
 
-def test_all_five_cases_are_here() -> None:
-    assert len(CASES) == 5
+def test_all_six_cases_are_here() -> None:
+    assert len(CASES) == 6
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -58,29 +58,27 @@ def test_taps_block_and_mask(case: str) -> None:
         assert list(default_target_layer_ids(*map(int, sizes.split(",")))) == taps
 
 
-@pytest.mark.parametrize(("case", "prompt"), STEPS)
-def test_features_context_block_and_logits(case: str, prompt: int) -> None:
+@torch.no_grad()
+@pytest.mark.parametrize("plain", [False, True], ids=["prepared", "plain"])
+@pytest.mark.parametrize("prompt", [0, 1])
+@pytest.mark.parametrize("case", CASES)
+def test_features_context_block_and_logits(case: str, prompt: int, plain: bool) -> None:
     """Both steps: the prompt's context, then what the first round committed; block rows leave no trace."""
     cases, tensors = expected(case)
-    target, drafter = pair(case)
+    target, drafter = pair(case, plain)
     generation = cases["cases"][prompt]
-    produced = generation["produced_per_step"][0]
-    fed = [generation["prompt"], generation["output_ids"][:produced]]
-    target_cache, draft_cache = tiny_cache(target), empty(drafter)
+    fed = [generation["prompt"], generation["output_ids"][: generation["produced_per_step"][0]]]
+    target_cache, context = tiny_cache(target), tiny_context(drafter)
     for step, tokens in enumerate(fed):
-        name = f"prompt{prompt}.step{step}."
-        start = target_cache.length
+        name, start = f"prompt{prompt}.step{step}.", context.length
         features = run_flat(target, [tokens], [target_cache], drafter.spec.target_layer_ids).features
         assert features is not None
         close(features, tensors[name + "target_features"])
         close(drafter.hidden_norm(drafter.fc(features)), tensors[name + "fused_context"])
-        remember(drafter, draft_cache, features, start)
-        record = generation[f"step{step}"]
-        block = record["block_token_ids"]
-        positions = torch.arange(draft_cache.length, draft_cache.length + len(block))
-        assert record["position_ids"] == [*range(start, draft_cache.length), *positions.tolist()]
-        attend = drafter.attention([Segment(len(block), draft_cache)])
-        hidden = drafter(torch.tensor(block), positions, attend)
+        remember(drafter, context, features)
+        block = generation[f"step{step}"]["block_token_ids"]
+        assert generation[f"step{step}"]["position_ids"] == list(range(start, context.length + len(block)))
+        hidden = fill_block(drafter, context, block)
         close(hidden, tensors[name + "block_hidden"])
         close(drafter.logits(hidden[1:]), tensors[name + "draft_logits"])
 
@@ -90,6 +88,7 @@ GENERATIONS = [(case, index) for case in CASES for index in range(len(expected(c
 
 @pytest.mark.parametrize(("case", "index"), GENERATIONS)
 def test_generations(case: str, index: int) -> None:
+    """The decode loop drafts what the reference drafts, and commits as much of it."""
     cases, _ = expected(case)
     generation = cases["cases"][index]
     prompt = generation.get("prompt") or cases["cases"][generation["prompt_index"]]["prompt"]
@@ -107,16 +106,4 @@ def test_generations(case: str, index: int) -> None:
 
 
 def close(value: Tensor, reference: Tensor) -> None:
-    torch.testing.assert_close(value, reference, **TOLERANCE)
-
-
-def empty(drafter: Drafter) -> SequenceCache:
-    block = drafter.spec.block
-    return SequenceCache(block.num_layers, block.num_kv_heads, block.head_dim, 8, torch.float32, torch.device("cpu"))
-
-
-def remember(drafter: Drafter, cache: SequenceCache, features: Tensor, start: int) -> None:
-    keys, values = drafter.context(features, torch.arange(start, start + len(features)))
-    for layer, (k, v) in enumerate(zip(keys, values, strict=True)):
-        cache.append(layer, k, v)
-    cache.advance(len(features))
+    torch.testing.assert_close(value, reference, atol=1e-4, rtol=0.0)

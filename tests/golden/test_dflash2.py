@@ -1,6 +1,7 @@
-"""The DFlash 2 drafter against the values of the reference implementation (tests/data/golden/README.md), float32.
+"""What only the DFlash 2 drafter has, against the values of the reference implementation (tests/data/golden/README.md).
 
-The drafter alone, fed with what the reference fed it: tensors within 1e-4, tokens exactly.
+The drafter alone, fed with what the reference fed it, in float32: tensors within 1e-4, tokens exactly. The rest is in
+test_dflash.
 """
 
 from __future__ import annotations
@@ -13,21 +14,15 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from scripted import answer_all
-from tiny import GOLDEN, run_flat, same_weights, tiny_cache
+from tiny import GOLDEN, fill_block, remember, run_flat, same_weights, tiny_cache, tiny_context
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
-from paceline.decode.dflash import DFlash
-from paceline.decode.target import Target
-from paceline.engine.loop import Job
-from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.load import load_drafter, load_transformer
 from paceline.models.save import save_drafter
 from paceline.models.selector import CandidateSelector
 from paceline.models.transformer import Transformer
-from paceline.request import Sampling
 
 CASE = GOLDEN / "dflash-v2"
 CASES: dict[str, Any] = json.loads((CASE / "cases.json").read_text())
@@ -37,45 +32,27 @@ BLOCK_SIZE = CASES["block_size"]
 
 
 @cache
-def pair(plain: bool = False) -> tuple[Transformer, Drafter]:
+def pair() -> tuple[Transformer, Drafter]:
     target = load_transformer(CASE / "target", torch.float32)
-    return target, load_drafter(CASE / "draft", target, torch.float32, trainable=plain)
+    return target, load_drafter(CASE / "draft", target, torch.float32)
 
 
 def test_the_specification() -> None:
-    spec = pair()[1].spec
-    assert (spec.block_size, spec.mask_token_id) == (CASES["block_size"], CASES["mask_token_id"])
-    assert list(spec.target_layer_ids) == CASES["target_layer_ids"]
-    assert spec.v2 is not None
-    assert (spec.v2.kernel_size, spec.v2.group_size, spec.v2.selector_rank, spec.v2.selector_top_k) == (2, 16, 8, 8)
+    spec = pair()[1].spec.v2
+    assert spec is not None
+    assert (spec.kernel_size, spec.group_size, spec.selector_rank, spec.selector_top_k) == (2, 16, 8, 8)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("plain", [False, True], ids=["prepared", "plain"])
+@pytest.mark.parametrize("step", [0, 1])
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_context_block_logits_and_selector(prompt: int, plain: bool) -> None:
-    """Both steps: the prompt's context, then what the first round committed."""
-    target, drafter = pair(plain)
-    generation = CASES["cases"][prompt]
-    fed = [generation["prompt"], generation["output_ids"][: generation["produced_per_step"][0]]]
-    target_cache, draft_cache = tiny_cache(target), empty(drafter)
-    for step, tokens in enumerate(fed):
-        name = f"prompt{prompt}.step{step}."
-        features = features_of(target, drafter, tokens, target_cache)
-        close(features, EXPECTED[name + "target_features"])
-        close(drafter.hidden_norm(drafter.fc(features)), EXPECTED[name + "fused_context"])
-        remember(drafter, draft_cache, features)
-        record = generation[f"step{step}"]
-        hidden = fill(drafter, draft_cache, record["block_token_ids"])
-        close(hidden, EXPECTED[name + "block_hidden"])
-        logits = drafter.logits(hidden[1:])
-        close(logits, EXPECTED[name + "draft_logits"])
-        compare_selector(selector_of(drafter), name, hidden[1:], logits, record)
-
-
-def compare_selector(
-    selector: CandidateSelector, name: str, hidden: Tensor, logits: Tensor, record: dict[str, Any]
-) -> None:
+def test_the_selector(prompt: int, step: int) -> None:
+    name, record = f"prompt{prompt}.step{step}.", CASES["cases"][prompt][f"step{step}"]
+    selector, hidden, logits = (
+        selector_of(pair()[1]),
+        EXPECTED[name + "block_hidden"][1:],
+        EXPECTED[name + "draft_logits"],
+    )
     candidates = logits.topk(selector.top_k).indices.sort(-1).values
     assert torch.equal(candidates, EXPECTED[name + "selector_candidates_sorted"])
     unary = logits.gather(-1, candidates)
@@ -94,33 +71,17 @@ def test_every_draft_of_a_generation(prompt: int) -> None:
     target, drafter = pair()
     generation = CASES["cases"][prompt]
     text = [*generation["prompt"], *generation["output_ids"]]
-    target_cache, draft_cache = tiny_cache(target), empty(drafter)
+    target_cache, draft_cache = tiny_cache(target), tiny_context(drafter)
     start, end = len(generation["prompt"]), len(generation["prompt"]) + generation["max_new_tokens"]
     for produced, drafts in zip(generation["produced_per_step"], generation["draft_tokens_per_step"], strict=True):
         known = draft_cache.length
         remember(drafter, draft_cache, features_of(target, drafter, text[known:start], target_cache))
         block = [text[start], *[CASES["mask_token_id"]] * (min(BLOCK_SIZE, end - start) - 1)]
-        hidden = fill(drafter, draft_cache, block)[1:]
+        hidden = fill_block(drafter, draft_cache, block)[1:]
         assert selector_of(drafter).select(hidden, drafter.logits(hidden), torch.tensor(text[start])).tolist() == drafts
         agreed = [ours == theirs for ours, theirs in zip(drafts, text[start + 1 :], strict=False)]
         assert min([*agreed, False].index(False) + 1, end - start - 1) == produced
         start += produced
-
-
-@pytest.mark.parametrize("index", range(len(CASES["cases"])))
-def test_generations(index: int) -> None:
-    """The decode loop drafts what the reference drafts, and commits as much of it."""
-    generation = CASES["cases"][index]
-    prompt = generation.get("prompt") or CASES["cases"][generation["prompt_index"]]["prompt"]
-    target, drafter = pair()
-    decoder = DFlash(Target(target, 256, drafter.spec.target_layer_ids), drafter, generation["block_size"])
-    stops = tuple(generation["stop_token_ids"] or ())
-    sampling = Sampling(max_tokens=generation["max_new_tokens"], stop_token_ids=stops)
-    (answer,) = answer_all(decoder, [Job(tuple(prompt), sampling, seed=0)])
-    assert answer.token_ids == generation["output_ids"]
-    assert [len(round.committed) for round in answer.rounds] == generation["produced_per_step"]
-    if "draft_tokens_per_step" in generation:
-        assert [list(round.proposed) for round in answer.rounds] == generation["draft_tokens_per_step"]
 
 
 def test_codebooks_with_and_without_weight_behind_their_names(tmp_path: Path) -> None:
@@ -173,19 +134,3 @@ def features_of(target: Transformer, drafter: Drafter, tokens: list[int], cache:
     features = run_flat(target, [tokens], [cache], drafter.spec.target_layer_ids).features
     assert features is not None
     return features
-
-
-def fill(drafter: Drafter, cache: SequenceCache, block: list[int]) -> Tensor:
-    positions = torch.arange(cache.length, cache.length + len(block))
-    attend = drafter.attention([Segment(len(block), cache)])
-    hidden: Tensor = drafter(torch.tensor(block), positions, attend, [len(block)])
-    return hidden
-
-
-def empty(drafter: Drafter) -> SequenceCache:
-    block = drafter.spec.block
-    return SequenceCache(block.num_layers, block.num_kv_heads, block.head_dim, 8, torch.float32, torch.device("cpu"))
-
-
-def remember(drafter: Drafter, cache: SequenceCache, features: Tensor) -> None:
-    cache.extend(*drafter.context(features, torch.arange(cache.length, cache.length + len(features))))

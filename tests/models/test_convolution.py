@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from scripted import drafter_of
-from tiny import tiny_drafter_spec, tiny_spec, tiny_transformer
+from tiny import tiny_context, tiny_drafter_spec, tiny_spec, tiny_transformer
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
@@ -88,11 +88,9 @@ def one_pass(drafter: Drafter, blocks: list[list[int]], contexts: list[int]) -> 
 
 
 def context_cache(drafter: Drafter, rows: int) -> SequenceCache:
-    block, weight = drafter.spec.block, drafter.fc.weight
-    cache = SequenceCache(block.num_layers, block.num_kv_heads, block.head_dim, 1, weight.dtype, weight.device)
+    weight = drafter.fc.weight
     features = torch.randn(rows, weight.shape[1], generator=torch.Generator().manual_seed(rows)).to(weight.dtype)
-    cache.extend(*drafter.context(features, torch.arange(rows)))
-    return cache
+    return tiny_context(drafter, features)
 
 
 def test_blocks_side_by_side_do_not_see_each_other(target: Transformer) -> None:

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import torch
 from scripted import drafter_of, zero_matrices
-from tiny import run_flat, tiny_cache, tiny_drafter_spec, tiny_spec, tiny_transformer
+from tiny import fill_block, run_flat, tiny_cache, tiny_context, tiny_drafter_spec, tiny_spec, tiny_transformer
 from torch import Tensor
 
-from paceline.cache.store import SequenceCache
 from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.transformer import Transformer, prepare
@@ -26,21 +25,9 @@ def target() -> Transformer:
     return tiny_transformer(tiny_spec())
 
 
-def context_cache(drafter: Drafter, features: Tensor) -> SequenceCache:
-    block = drafter.spec.block
-    cache = SequenceCache(block.num_layers, block.num_kv_heads, block.head_dim, 1, features.dtype, torch.device("cpu"))
-    keys, values = drafter.context(features, torch.arange(len(features)))
-    for layer in range(block.num_layers):
-        cache.append(layer, keys[layer], values[layer])
-    cache.advance(len(features))
-    return cache
-
-
 def slots(drafter: Drafter, features: Tensor, block: list[int]) -> Tensor:
     """Hidden states of the slots of a block behind the context."""
-    cache = context_cache(drafter, features)
-    positions = torch.arange(cache.length, cache.length + len(block))
-    return drafter(torch.tensor(block), positions, drafter.attention([Segment(len(block), cache)]))
+    return fill_block(drafter, tiny_context(drafter, features), block)
 
 
 def random_features(drafter: Drafter, rows: int = CONTEXT) -> Tensor:
@@ -199,7 +186,7 @@ def test_blocks_side_by_side_do_not_see_each_other(target: Transformer) -> None:
     drafter = drafter_of(target)
     features = [random_features(drafter, rows) for rows in (3, 9, 1)]
     blocks = [[1, MASK, MASK], [2], [3, MASK]]
-    caches = [context_cache(drafter, part) for part in features]
+    caches = [tiny_context(drafter, part) for part in features]
     positions = torch.cat([torch.arange(c.length, c.length + len(b)) for c, b in zip(caches, blocks, strict=True)])
     segments = [Segment(len(block), cache) for block, cache in zip(blocks, caches, strict=True)]
     together = drafter(

@@ -11,8 +11,8 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paceline.bench.options import measured_models
 from paceline.bench.plot import tidy
+from paceline.bench.titles import picture_title
 
 __all__ = ["draw"]
 
@@ -70,9 +70,5 @@ def _value(point: Result, name: str) -> float:
 
 
 def _title(result: Result) -> str:
-    settings, machine = result["settings"], result["machine"]
     own = all(point["identical"] for point in result["points"])
-    return (
-        f"{measured_models(settings)} · {machine['cores']} cores ({machine['cpu']}) · "
-        f"every answer plain decoding's in its own precision: {'yes' if own else 'NO'}"
-    )
+    return picture_title(result, "every answer plain decoding's in its own precision", own)

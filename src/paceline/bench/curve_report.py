@@ -14,8 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from paceline.bench.options import measured_models
-from paceline.bench.report import caption, company_notes
+from paceline.bench.titles import caption, company_notes, measured_models
 
 __all__ = ["conclusions", "show_curve"]
 

@@ -48,8 +48,8 @@ DEFINITIONS = {
     "prompt_seconds": "up to the first token; as the next three a sum over prompts of medians over repeats",
     "draft_seconds": "inside the drafter: its layers, its context rows, the head for its proposals",
     "verify_seconds": "inside the target, after the prompt pass: its layers and its head",
-    "other_seconds": "the rest of the rounds: noise, filters, choosing, comparing, stopping, text, bookkeeping; of a "
-    "peer that drafts its rounds, which it does not split",
+    "other_seconds": "the rest of the rounds: looking up, noise, filters, choosing, comparing, stopping, text, "
+    "bookkeeping; of a peer that drafts its rounds, which it does not split",
     "other_share": "other_seconds / (draft_seconds + verify_seconds + other_seconds); null for a peer",
     "tokens": "tokens of all answers together, end tokens included",
     "distinct_4gram_share": "different 4-grams of token ids / 4-grams, of each answer; the mean over answers is "

@@ -22,7 +22,8 @@ from torch import Tensor
 from paceline import __version__
 from paceline.bench.footprint import TensorMemory
 from paceline.bench.machine import machine_facts
-from paceline.bench.options import MemoryBench, as_plain_data
+from paceline.bench.memory_options import MemoryBench
+from paceline.bench.options import as_plain_data
 from paceline.decode.adaptive import Adaptive
 from paceline.decode.apd import APD
 from paceline.decode.denoiser import Denoiser, check_diffuses

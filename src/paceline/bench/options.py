@@ -1,14 +1,13 @@
-"""What the benchmarks are asked to do.
+"""What the benchmarks of speed are asked to do.
 
 Plain settings, without torch, so that the command line can show them quickly. Knows nothing of how they are used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from paceline.bench.configuration import Configuration, read_configuration
 from paceline.errors import ConfigError
@@ -33,11 +32,8 @@ __all__ = [
     "SAMPLING_PEERS",
     "CurveBench",
     "DecodeBench",
-    "MemoryBench",
     "Workload",
     "as_plain_data",
-    "measured_models",
-    "told_dtypes",
 ]
 
 PEERS = (
@@ -55,6 +51,9 @@ SAMPLING_PEERS = ("dflash-official",)
 """Those that are measured above temperature 0 too: for what they accept, not for their text."""
 
 _ASSISTED = "transformers-assisted"
+
+Drafting = Literal["dflash", "lookup"]
+"""Methods of ours beside plain decoding."""
 
 _QUICK_PROMPTS, _QUICK_TOKENS, _QUICK_REPEATS = 3, 48, 2
 
@@ -92,18 +91,22 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class DecodeBench(Workload):
-    """Settings of `paceline bench decode`. A model without a drafter is measured with plain decoding only.
+    """Settings of `paceline bench decode`. Without `methods`, a model without a drafter only decodes plainly.
 
-    With `sweep` it is told what each part of DFlash buys; peers and block sizes have no place in that.
+    With `sweep` it is told what each part of DFlash buys; methods, peers and block sizes have no place in that.
 
     Raises:
         ConfigError: a value that cannot be used; names it.
     """
 
     precision: PrecisionSetting = "exact"
+    methods: Annotated[
+        tuple[Drafting, ...],
+        Setting("Beside ar, may be repeated; dflash where there is a drafter if left out.", flags=("--method",)),
+    ] = ()
     block_sizes: Annotated[
         tuple[int, ...],
-        Setting("May be repeated: a method for each.", least=1, most=64, flags=("--block-size",)),
+        Setting("Of dflash, may be repeated: a method for each.", least=1, most=64, flags=("--block-size",)),
     ] = ()
     peers: Annotated[
         tuple[str, ...],
@@ -133,6 +136,7 @@ class DecodeBench(Workload):
         Workload.__post_init__(self)  # super() knows the class that `slots` has replaced
         check_precision(self.precision)
         object.__setattr__(self, "peers", tuple(name for names in self.peers for name in names.split(",") if name))
+        self._check_methods()
         self._check_peers()
         self._check_sweep()
         _ = self.configurations
@@ -156,9 +160,18 @@ class DecodeBench(Workload):
                 raise ConfigError(f"setting {each.name!r:.80} is of another method.", remedy=remedy, param="settings")
         return found
 
+    def _check_methods(self) -> None:
+        for method in self.methods:
+            if method not in get_args(Drafting):
+                remedy = f"There are: {', '.join(get_args(Drafting))}; ar is always measured."
+                raise ConfigError(f"method is {method!r:.40}.", remedy=remedy, param="methods")
+        if self.block_sizes and self.methods and "dflash" not in self.methods:
+            told = f"block_sizes is {self.block_sizes!r:.80}, and the only method is {self.methods[0]!r}."
+            raise ConfigError(told, remedy="Leave it out, or add --method dflash.", param="block_sizes")
+
     def _check_sweep(self) -> None:
         """What goes with a sweep, and what only with it."""
-        for name in ("peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
+        for name in ("methods", "peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
             if getattr(self, name):
                 told = f"{name} is {getattr(self, name)!r:.80}, {'and' if self.sweep else 'without'} --sweep."
                 remedy = "Write block sizes as --setting dflash,block_size=8." if self.sweep else "Add --sweep."
@@ -212,31 +225,6 @@ class CurveBench(Workload):
             check_precision(precision)
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryBench:
-    """Settings of `paceline bench memory`. Only the shapes of the models are read.
-
-    Raises:
-        ConfigError: a value that cannot be used; names it.
-    """
-
-    model: Annotated[
-        str | Path | None, Setting("A folder, a hub id or a bundled model; also APD's verifier. The bundled target.")
-    ] = None
-    dllm: Annotated[
-        str | Path | None, Setting("The same for APD's diffusion model; one of the model's shape if left out.")
-    ] = None
-    lengths: Annotated[
-        tuple[int, ...], Setting("Tokens of the prompt; may be repeated.", least=1, most=1 << 17, flags=("--length",))
-    ] = (256, 512, 1024, 2048, 4096, 8192)
-
-    def __post_init__(self) -> None:
-        check_ranges(self)
-        if len(set(self.lengths)) < 2:
-            remedy = "A growth needs two lengths at least."
-            raise ConfigError(f"lengths is {list(self.lengths)}.", remedy=remedy, param="lengths")
-
-
 def as_plain_data(options: DataclassInstance) -> dict[str, Any]:
     """The settings of a benchmark, ready for JSON."""
 
@@ -244,16 +232,3 @@ def as_plain_data(options: DataclassInstance) -> dict[str, Any]:
         return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
 
     return {name: plain(value) for name, value in asdict(options).items()}
-
-
-def told_dtypes(settings: Mapping[str, Any]) -> str:
-    """The precisions of a result, from its settings, for a title; older results know one only."""
-    products, attention = settings["dtype"], settings.get("attention_dtype", settings["dtype"])
-    return products if attention == products else f"{products} (attention and norms {attention})"
-
-
-def measured_models(settings: Mapping[str, Any]) -> str:
-    """The models of a result, from its settings, for a title."""
-    models = " + ".join(Path(name).name for name in (settings["model"], settings["drafter"]) if name)
-    factor = settings.get("inflate", 1)
-    return f"{models} inflated {factor}× (same function, {factor**2}× the work)" if factor > 1 else models

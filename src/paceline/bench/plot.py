@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from paceline.bench.figures import all_identical
-from paceline.bench.options import measured_models, told_dtypes
+from paceline.bench.titles import picture_title
 
 __all__ = ["draw", "tidy"]
 
@@ -118,8 +118,4 @@ def tidy(axes: Axes) -> None:
 
 
 def _title(result: Result) -> str:
-    settings, machine = result["settings"], result["machine"]
-    return (
-        f"{measured_models(settings)} · {told_dtypes(settings)} · {machine['cores']} cores ({machine['cpu']}) · "
-        f"identical output: {'yes' if all_identical(result['scenarios']) else 'NO'}"
-    )
+    return picture_title(result, "identical output", all_identical(result["scenarios"]))

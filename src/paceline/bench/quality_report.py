@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from paceline.bench.quality_options import REFERENCE
-from paceline.bench.report import company_notes, machine_told
+from paceline.bench.titles import company_notes, machine_told
 
 __all__ = ["compared_models", "show_quality"]
 

@@ -7,7 +7,7 @@ by `identity`, outside the clock. Knows how to measure; what the figures mean st
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -21,6 +21,7 @@ from paceline.bench.method import Method, Task
 from paceline.bench.model_clock import ModelClock
 from paceline.bench.options import Workload
 from paceline.bench.scenarios import BenchPrompt
+from paceline.decode.dflash import DFlash
 from paceline.decode.noise import derive_seed
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
@@ -34,6 +35,7 @@ __all__ = [
     "decode_with",
     "dtypes_in_effect",
     "joined",
+    "know_costs",
     "sampling_of",
     "tasks_of",
     "threads",
@@ -178,6 +180,15 @@ def _task(llm: LLM, sampling: Sampling, prompt: BenchPrompt, seed: int) -> Task:
 def sampling_of(options: Workload, temperature: float) -> Sampling:
     """The settings of every request."""
     return Sampling(max_tokens=options.max_tokens, temperature=temperature, seed=options.seed)
+
+
+def know_costs(decoders: Iterable[Decoder[Any]], tasks: Sequence[Task]) -> None:
+    """Let controllers measure the machine beforehand, for every length that will come up."""
+    lengths = {len(task.prompt) + tokens for task in tasks for tokens in range(task.max_tokens + 1)}
+    for decoder in decoders:
+        if isinstance(decoder, DFlash) and decoder.controller is not None:
+            for length in sorted(lengths):
+                decoder.controller.costs(1, length, True)
 
 
 def dtypes_in_effect(llm: LLM) -> dict[str, str | None]:

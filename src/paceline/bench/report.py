@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from paceline.bench.options import measured_models, told_dtypes
+from paceline.bench.titles import caption, company_notes, measured_models, told_dtypes
 from paceline.errors import ConfigError
 from paceline.files import write_atomically
 
-__all__ = ["caption", "check_plot", "company_notes", "machine_told", "save_json", "save_plot", "show"]
+__all__ = ["check_plot", "save_json", "save_plot", "show"]
 
 Result = Mapping[str, Any]
 
@@ -101,38 +101,6 @@ def _title(result: Result) -> str:
     return f"{measured_models(settings)}, {told_dtypes(settings)}, temperature {settings['temperature']:g}"
 
 
-def caption(result: Result) -> str:
-    """On what was measured, and what else ran."""
-    paired = f"one prompt at a time, {result['settings']['repeats']} paired repeats; {_ceilings(result['machine'])}"
-    return f"{_processor(result)}; {paired}{_company(result)}"
-
-
-def machine_told(result: Result) -> str:
-    """On what was measured, and what else ran, without how."""
-    return f"{_processor(result)}; {_company(result)}"
-
-
-def _processor(result: Result) -> str:
-    machine = result["machine"]
-    return f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}"
-
-
-def _company(result: Result) -> str:
-    busy = result["what_else_ran"]["busy_cores_elsewhere"]
-    return f"other programs kept {'an unknown number of' if busy is None else f'{busy:.1f}'} cores busy"
-
-
-def _ceilings(machine: Result) -> str:
-    """The limits of the machine; nothing for a result of a version that did not measure them."""
-    if "read_gigabytes_per_second" not in machine:
-        return ""
-    return (
-        f"it reads {machine['read_gigabytes_per_second']:.0f} GB/s (read: share that the target's weights take), "
-        f"multiplies {machine['float32_gigaflops']:.0f} GFLOP/s in float32 and "
-        f"{machine['bfloat16_gigaflops']:.0f} in bfloat16; "
-    )
-
-
 def _cells(figures: Result) -> tuple[str, ...]:
     total = sum(figures[f"{part}_seconds"] for part in ("prompt", "draft", "verify", "other"))
     grams, share = figures["distinct_4gram_share"], figures.get("share_of_bandwidth")
@@ -179,14 +147,6 @@ def _notes(result: Result) -> list[str]:
                 what = "NOT IDENTICAL" if promised else "Not identical, nor promised (other weights or rounding)"
                 notes.append(f"{what}: {scenario}, {method}: {where}.")
     return [*notes, *company_notes(result)]
-
-
-def company_notes(result: Result) -> list[str]:
-    """A note where other programs disturbed the measurement."""
-    busy = result["what_else_ran"]["busy_cores_elsewhere"] or 0.0
-    if busy <= 0.25:
-        return []
-    return [f"Other programs kept {busy:.1f} cores busy: trust the ratios more than the times."]
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

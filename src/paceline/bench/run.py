@@ -1,4 +1,4 @@
-"""`paceline bench decode`: plain decoding, DFlash and peers on the same prompts, on one copy of our weights.
+"""`paceline bench decode`: plain decoding, DFlash, lookup and peers on the same prompts, on one copy of our weights.
 
 Puts together prompts, models and methods; `race` measures, `coupling` judges drafts above temperature 0, `figures` says
 what the figures mean.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from paceline import __version__
 from paceline.bench.coupling import Coupling, recompute
@@ -20,12 +20,26 @@ from paceline.bench.model_clock import ModelClock, timed
 from paceline.bench.options import DecodeBench, as_plain_data
 from paceline.bench.pair import measured_pair
 from paceline.bench.peers import Given, open_peers
-from paceline.bench.race import Judge, Outcome, Race, decode_with, dtypes_in_effect, sampling_of, tasks_of, threads
+from paceline.bench.race import (
+    Judge,
+    Outcome,
+    Race,
+    decode_with,
+    dtypes_in_effect,
+    know_costs,
+    sampling_of,
+    tasks_of,
+    threads,
+)
 from paceline.bench.scenarios import read_scenarios
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
+from paceline.decode.lookup import PromptLookup
+from paceline.decode.methods import Parts, decoder_of
 from paceline.decode.sampling import is_greedy
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
+from paceline.engine.loop import Decoder
 from paceline.llm import LLM
 from paceline.models.load import resolve
 from paceline.progress import progress
@@ -39,7 +53,7 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
     """Run the benchmark; the result is plain data, ready for JSON (docs/benchmarks.md says what is in it).
 
     `scenarios.<name>.<method>` holds the figures; methods are "ar", "dflash" (or "dflash-8", … for several block
-    sizes) and the peers. Shows a progress bar on a terminal.
+    sizes), "lookup" where it is asked for, and the peers. Shows a progress bar on a terminal.
 
     Raises:
         PacelineError: settings, prompts or models that cannot be used; nothing has been measured then.
@@ -47,13 +61,14 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
     scenarios = read_scenarios(options)
     sampling = sampling_of(options, options.temperature)
     with threads(options.threads), measured_pair(options) as (model, drafter):
-        llm = LLM(model, drafter=drafter, precision=options.precision, device=options.device)
+        llm = _opened(options, model, drafter)
         plain = replace(llm.target, taps=())
         tasks = tasks_of(llm, sampling, scenarios)
         given = _given(llm, model, drafter, options, tasks)
-        ceilings = machine_ceilings(plain.device)
+        ceilings, decoders = machine_ceilings(plain.device), _decoders(llm, plain, options)
+        know_costs(decoders.values(), [task for own in tasks.values() for task in own])
         with timed(llm.model, llm.drafter) as clock:
-            methods = _ours(llm, plain, clock, options, sampling) | open_peers(options.peers, given)
+            methods = _ours(decoders, llm, clock, sampling) | open_peers(options.peers, given)
             race = Race(methods, dict.fromkeys(methods, Judge(plain, "ar")), llm, sampling, options.repeats)
             with watch_machine() as others, progress("bench", sum(map(len, tasks.values()))) as advance:
                 race.warm_up(next(iter(tasks.values()))[0])
@@ -123,27 +138,48 @@ def _given(
     )
 
 
-def _ours(llm: LLM, plain: Target, clock: ModelClock, options: DecodeBench, sampling: Sampling) -> dict[str, Method]:
+def _opened(options: DecodeBench, model: str | Path, drafter: str | Path | None) -> LLM:
+    """The pair; the target alone where no drafter is used."""
+    if options.methods and "dflash" not in options.methods:
+        return LLM(model, method="ar", precision=options.precision, device=options.device)
+    method: Literal["dflash", "auto"] = "dflash" if options.methods else "auto"
+    return LLM(model, drafter=drafter, method=method, precision=options.precision, device=options.device)
+
+
+def _decoders(llm: LLM, plain: Target, options: DecodeBench) -> dict[str, Decoder[Any]]:
+    decoders: dict[str, Decoder[Any]] = {"ar": Autoregressive(plain)}
+    sizes: tuple[int | Literal["auto"], ...] = options.block_sizes or ("auto",)
+    for size in sizes if llm.drafter is not None else ():
+        name = f"dflash-{size}" if len(options.block_sizes) > 1 else "dflash"
+        parts = Parts(model=llm.model, partner=llm.drafter, usable_tokens=plain.usable_tokens)
+        decoders[name] = decoder_of("dflash", replace(parts, settings=Speculation(block_size=size)))
+    if "lookup" in options.methods:
+        decoders["lookup"] = PromptLookup(plain)
+    return decoders
+
+
+def _ours(decoders: Mapping[str, Decoder[Any]], llm: LLM, clock: ModelClock, sampling: Sampling) -> dict[str, Method]:
     read_bytes = pass_bytes(llm.model)
-    methods = {"ar": Method(decode_with(Autoregressive(plain), llm, clock, sampling), read_bytes, splits_time=True)}
-    if llm.drafter is not None:
-        for size in options.block_sizes or (llm.drafter.spec.block_size,):
-            name = f"dflash-{size}" if len(options.block_sizes) > 1 else "dflash"
-            decoder = DFlash(llm.target, llm.drafter, size)
-            lawful = size > 1 and llm.drafter.selector is None and not is_greedy(sampling)
-            law = _law_of(decoder, sampling) if lawful else None
-            decode = decode_with(decoder, llm, clock, sampling)
-            methods[name] = Method(decode, read_bytes, splits_time=True, law=law)
-    return methods
+    return {
+        name: Method(
+            decode_with(decoder, llm, clock, sampling), read_bytes, splits_time=True, law=_law_of(decoder, sampling)
+        )
+        for name, decoder in decoders.items()
+    }
 
 
-def _law_of(decoder: DFlash, sampling: Sampling) -> Callable[[Task, Sample], Coupling]:
+def _law_of(decoder: Decoder[Any], sampling: Sampling) -> Callable[[Task, Sample], Coupling] | None:
+    """Of chains of a drafter that draws the tokens of its slots; None where drafts are no matter of chance."""
+    if is_greedy(sampling) or not isinstance(decoder, DFlash) or decoder.controller is not None:
+        return None
+    if decoder.block_size == 1 or decoder.drafter.selector is not None:
+        return None
     return lambda task, sample: recompute(decoder, task.prompt, sampling, task.seed, sample.tokens, sample.rounds)
 
 
 def _settings(llm: LLM, options: DecodeBench) -> dict[str, Any]:
     """The settings in effect, as plain data."""
-    own = () if llm.drafter is None else (llm.drafter.spec.block_size,)
+    own = () if llm.drafter is None else ("auto",)
     drafter = options.drafter or (BUNDLED_DRAFTER if llm.drafter is not None else None)
     return (
         as_plain_data(options)

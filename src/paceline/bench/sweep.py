@@ -6,7 +6,7 @@ checked. Puts together models, variants and figures; measures nothing itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ from paceline.bench.race import (
     decode_with,
     dtypes_in_effect,
     joined,
+    know_costs,
     sampling_of,
     tasks_of,
     threads,
@@ -89,7 +90,7 @@ def bench_sweep(options: DecodeBench) -> dict[str, Any]:
         decoders = {_PLAIN: Autoregressive(plain)} | _decoders(llm, variants)
         tasks = {heat: tasks_of(llm, sampling_of(options, heat), scenarios) for heat in heats}
         count = sum(len(own) for found in tasks.values() for own in found.values())
-        _know_costs(decoders.values(), [task for own in tasks[heats[0]].values() for task in own])
+        know_costs(decoders.values(), [task for own in tasks[heats[0]].values() for task in own])
         with timed(llm.model, llm.drafter) as clock, watch_machine() as others, progress("bench", count) as advance:
             field = _Field(llm, plain, decoders, clock, options)
             outcomes = {heat: _raced(field, heat, tasks[heat], advance) for heat in heats}
@@ -147,15 +148,6 @@ def _decoders(llm: LLM, variants: Sequence[Variant]) -> dict[str, Decoder[Any]]:
         assert isinstance(decoder, DFlash)
         found[variant.name] = replace(decoder, noisy=variant.noisy, selecting=variant.selecting)
     return found
-
-
-def _know_costs(decoders: Iterable[Decoder[Any]], tasks: Sequence[Task]) -> None:
-    """Let controllers measure the machine beforehand, for every length that will come up."""
-    lengths = {len(task.prompt) + tokens for task in tasks for tokens in range(task.max_tokens + 1)}
-    for decoder in decoders:
-        if isinstance(decoder, DFlash) and decoder.controller is not None:
-            for length in sorted(lengths):
-                decoder.controller.costs(1, length, True)
 
 
 def _raced(

@@ -12,7 +12,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from paceline.bench.options import measured_models, told_dtypes
+from paceline.bench.titles import picture_title
 
 __all__ = ["draw"]
 
@@ -89,9 +89,5 @@ def _tidy(axes: Axes, parts: Sequence[str]) -> None:
 
 
 def _title(result: Result) -> str:
-    settings, machine = result["settings"], result["machine"]
     same = all(point["identical"] for point in result["points"])
-    return (
-        f"{measured_models(settings)} · {told_dtypes(settings)} · {machine['cores']} cores ({machine['cpu']}) · "
-        f"every answer plain decoding's: {'yes' if same else 'NO'}"
-    )
+    return picture_title(result, "every answer plain decoding's", same)

@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from paceline.bench.options import CurveBench, DecodeBench, MemoryBench, Workload
+from paceline.bench.memory_options import MemoryBench
+from paceline.bench.options import CurveBench, DecodeBench, Workload
 from paceline.bench.quality_options import FrontierBench, QualityBench
 from paceline.cli.flags import configured
 from paceline.cli.options import check_threads
@@ -25,7 +26,7 @@ Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Draw them (need
 @app.command("decode")
 @configured()
 def decode(*, json: Json = None, plot: Plot = None, options: DecodeBench) -> None:
-    """Plain decoding against DFlash on held-out prompts of long text, dialogue and code.
+    """Plain decoding against DFlash on held-out prompts of long text, dialogue and code; or against --method lookup.
 
     With --sweep, what each part of DFlash buys. Ends with 1 where an answer that should be the plain one is not.
     """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.flags import configured
-from paceline.cli.options import Decoding, Drawing, ShowBlocks
+from paceline.cli.options import Decoding, Drawing, Explain, ShowBlocks
 from paceline.cli.output import say, say_error, write
 from paceline.completion import Chunk, Stats
 from paceline.errors import BadRequest, ConfigError, ContextOverflow
@@ -42,12 +42,13 @@ def chat(
     decoding: Decoding,
     drawing: Drawing,
     show_blocks: ShowBlocks = False,
+    explain: Explain = False,
 ) -> None:
     """Talk with a chat model; every line of a pipe is a turn. In the chat, /help lists what else it understands."""
     sampling = drawing.sampling()
-    llm = decoding.open()
+    llm = decoding.open(explain=explain)
     opening = () if system is None else ({"role": "system", "content": system},)
-    talk = _Talk(llm, sampling, opening, show_blocks)
+    talk = _Talk(llm, sampling, opening, show_blocks, explain)
     _check(talk)
     with suppress(KeyboardInterrupt):  # a second ^C, before the prompt is back
         _converse(talk, _lines())
@@ -61,6 +62,7 @@ class _Talk:
     sampling: Sampling
     opening: tuple[Message, ...]
     show_blocks: bool
+    explain: bool
 
 
 def _check(talk: _Talk) -> None:
@@ -129,15 +131,12 @@ def _turn(text: str, talk: _Talk, messages: tuple[Message, ...]) -> tuple[Messag
     ^C stops the answer, and what was said until then counts. Where nothing was said, or the request was refused, the
     messages are as before.
     """
-    from paceline.cli.blocks import show_answer
-
     asked = (*messages, _message("user", text))
     taken: list[Chunk] = []
     started = perf_counter()
     try:
         with suppress(KeyboardInterrupt):
-            chunks = _until_stopped(talk.llm.stream(asked, talk.sampling), taken)
-            show_answer(chunks, talk.llm.tokenizer, talk.show_blocks)
+            _show(talk, asked, taken)
     except BadRequest as error:
         say_error(_reason(error))
         return messages
@@ -149,6 +148,19 @@ def _turn(text: str, talk: _Talk, messages: tuple[Message, ...]) -> tuple[Messag
         return messages
     say(_figures(talk, taken, seconds), "dim")
     return (*asked, _message("assistant", said))
+
+
+def _show(talk: _Talk, asked: tuple[Message, ...], taken: list[Chunk]) -> None:
+    """Show the answer as it comes, each chunk put into `taken`; or tell its rounds as they come, and then show it."""
+    from paceline.cli.blocks import show_answer
+    from paceline.cli.explain import explained
+
+    chunks = _until_stopped(talk.llm.stream(asked, talk.sampling), taken)
+    if talk.explain:
+        with suppress(KeyboardInterrupt):  # while a round is told
+            explained(chunks, talk.llm.tokenizer)
+        chunks = iter(taken)
+    show_answer(chunks, talk.llm.tokenizer, talk.show_blocks)
 
 
 def _until_stopped(chunks: Iterable[Chunk], taken: list[Chunk]) -> Iterator[Chunk]:

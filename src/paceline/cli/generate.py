@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.flags import configured
-from paceline.cli.options import Decoding, Drawing, ShowBlocks
+from paceline.cli.options import Decoding, Drawing, Explain, ShowBlocks
 from paceline.cli.output import completion_json, say, stats_line, write
 from paceline.completion import Chunk, Completion
 from paceline.errors import BadRequest, ConfigError
@@ -41,9 +41,7 @@ def generate(
     decoding: Decoding,
     drawing: Drawing,
     show_blocks: ShowBlocks = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="Tell on stderr what each round drafted, and why; the answer comes last.")
-    ] = False,
+    explain: Explain = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")] = False,
     stats: Annotated[bool, typer.Option("--stats", help="Say on stderr how fast it was.")] = False,
 ) -> None:
@@ -55,9 +53,6 @@ def generate(
     hole = None if prefix is None and suffix is None else Infill(prefix or "", suffix or "")
     request = _read_prompt(prompt, file, prompt_ids, hole, chat)
     llm = decoding.open(explain=explain)
-    if explain and llm.method in ("diffusion", "apd"):
-        told = f"--explain is set, and the method is {llm.method!r}: no target reads what is proposed."
-        raise ConfigError(told, remedy="Use --show-blocks, --stats or --json.", param="explain")
     if as_json:
         _print_json(llm.generate([request], sampling)[0], stats)
     else:

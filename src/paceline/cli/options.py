@@ -20,10 +20,14 @@ from paceline.settings import Setting
 if TYPE_CHECKING:
     from paceline.llm import LLM
 
-__all__ = ["Decoding", "Drawing", "MaxTokens", "ShowBlocks", "check_threads", "set_threads"]
+__all__ = ["Decoding", "Drawing", "Explain", "MaxTokens", "ShowBlocks", "check_threads", "set_threads"]
 
 MaxTokens = Annotated[int, Setting("Most new tokens.")]
 ShowBlocks = Annotated[bool, Setting("Show what each round drafted.", flags=("--show-blocks",))]
+Explain = Annotated[
+    bool,
+    Setting("Tell on stderr what each round drafted, and why; the answer comes last.", flags=("--explain",)),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +56,18 @@ class Decoding:
 
         Raises:
             CheckpointError, ConfigError: as `LLM` does.
+            ConfigError: rounds of this method cannot be explained.
         """
         from paceline.llm import LLM
 
         set_threads(self.threads)
         apart = ("threads", "settings", "profile")  # what a profile says is in the others by now
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in apart}
-        return LLM(**own, **self.settings, explain=explain)
+        llm = LLM(**own, **self.settings, explain=explain)
+        if explain and llm.method in ("diffusion", "apd"):
+            told = f"--explain is set, and the method is {llm.method!r}: no target reads what is proposed."
+            raise ConfigError(told, remedy="Use --show-blocks.", param="explain")
+        return llm
 
 
 @dataclass(frozen=True, slots=True)

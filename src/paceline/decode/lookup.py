@@ -18,47 +18,36 @@ from dataclasses import dataclass, field
 import torch
 
 from paceline.completion import Round
+from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.commit import read_and_commit, record
 from paceline.decode.retrieval import Budget, Retrieval
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import Lookup
 from paceline.decode.suffix_index import SuffixIndex
-from paceline.decode.target import Target
 from paceline.request import Sampling
 
 __all__ = ["PromptLookup"]
 
 
 @dataclass(frozen=True, slots=True)
-class PromptLookup:
-    """Rounds of looking up and reading.
+class PromptLookup(Autoregressive):
+    """Rounds of looking up and reading; all but these is plain decoding's.
 
     Attributes:
         settings: what a round proposes; the text is the same with all of them.
         known: a text that answers may repeat, beside their prompts.
     """
 
-    target: Target
     settings: Lookup = field(default_factory=Lookup)
     known: SuffixIndex | None = None
     name = "lookup"
 
-    def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
-        """Refuse what cannot be decoded; see `Target.check`."""
-        self.target.check(prompt, sampling, suffix)
-
     def open(self, prompt: Many[int], sampling: Sampling, seed: int, suffix: Many[int] = ()) -> Sequence:
         """A new sequence whose text can be searched; see `Target.open`."""
-        assert not suffix, "`check` refuses holes"
-        sequence = self.target.open(prompt, sampling, seed, draft_cache=None)
+        # super() knows the class that `slots` has replaced
+        sequence = Autoregressive.open(self, prompt, sampling, seed, suffix)
         sequence.retrieval = Retrieval.of(prompt, self.settings, self.known)
         return sequence
-
-    @torch.inference_mode()
-    def prefill(self, sequences: Many[Sequence]) -> list[tuple[int, ...]]:
-        """Read the prompts and commit the first token of each answer."""
-        self.target.prefill(sequences)
-        return [sequence.new_tokens for sequence in sequences]
 
     @torch.inference_mode()
     def step(self, sequences: Many[Sequence]) -> list[Round]:
