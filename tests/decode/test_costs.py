@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -33,6 +35,15 @@ def test_costs_are_measured_and_less_work_is_never_dearer(tmp_path: Path) -> Non
         assert seconds[0] > 0.0
         assert seconds[-1] < 5.0
     assert sorted(book(tmp_path).costs(3, 10).read)[:2] == [4, 8], "three sequences are measured as four"
+
+
+def test_of_slow_passes_few_sizes_are_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A large model is not to keep its first answer waiting."""
+    clock = itertools.count()
+    monkeypatch.setattr("paceline.decode.costs.time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    costs = book(tmp_path).costs(1, 10)
+    assert sorted(costs.read) == [1, 16, 64]
+    assert costs.reading(2) == costs.reading(40) == 1.0
 
 
 def test_kept_on_disk_and_read_again(tmp_path: Path) -> None:

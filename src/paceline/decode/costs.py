@@ -17,7 +17,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -42,8 +42,8 @@ _ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
 """Rows of a read, of each sequence."""
 
 _REPEATS = 7
-_SECONDS = 0.3
-"""Runs that are timed, fewer where they would take longer than that."""
+_SECONDS = 1.0
+"""Runs of each size, fewer where all of them would take longer than that."""
 
 _CONTEXTS = (256, 1024, 4096)
 _BATCHES = (1, 2, 4, 8, 16, 32)
@@ -164,21 +164,20 @@ def _tree(nodes: int) -> Proposal:
     return chain([0] * nodes) if nodes < 2 else Proposal((0,) * nodes, (-1, *range(-1, nodes - 2)))
 
 
-def _curve(work: dict[int, Callable[[], object]]) -> dict[int, float]:
-    """Seconds by size. What disturbs a measurement only adds to it: less work is never dearer than more."""
-    seconds = {size: _seconds(each) for size, each in work.items()}
-    return {size: min(seconds[other] for other in seconds if other >= size) for size in seconds}
+def _curve(work: Mapping[int, Callable[[], object]]) -> dict[int, float]:
+    """Seconds by size, of the fastest of some runs. What disturbs one only adds to it: less is never dearer than more.
 
-
-def _seconds(work: Callable[[], object]) -> float:
-    """Of the fastest of some runs, behind one that nobody times."""
-    work()
-    seconds: list[float] = []
-    while len(seconds) < _REPEATS and sum(seconds) < _SECONDS:
+    The sizes take turns, so that a busy moment meets all of them. Where a run takes long there are few, and what lies
+    between the ends and the middle is left out: `Costs` draws lines.
+    """
+    sizes, best, end = sorted(work), dict[int, float](), time.perf_counter() + _SECONDS
+    for size in [sizes[0], sizes[-1], sizes[len(sizes) // 2], *sizes * _REPEATS]:
         started = time.perf_counter()
-        work()
-        seconds.append(time.perf_counter() - started)
-    return min(seconds)
+        if started > end and len(best) >= min(3, len(sizes)):
+            break
+        work[size]()
+        best[size] = min(best.get(size, math.inf), time.perf_counter() - started)
+    return {size: min(best[other] for other in best if other >= size) for size in sorted(best)}
 
 
 def _bucket(bounds: tuple[int, ...], value: int) -> int:
