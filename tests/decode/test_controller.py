@@ -40,7 +40,7 @@ def test_the_formula_of_the_article_as_printed_rounded_up(hidden: int, rows: int
 def test_costs_between_and_behind_what_was_measured() -> None:
     costs = Costs({1: 1.0, 4: 4.0, 8: 6.0}, {4: 0.5, 8: 0.7})
     assert [costs.reading(rows) for rows in (1, 2, 4, 6, 8, 12)] == pytest.approx([1.0, 2.0, 4.0, 5.0, 6.0, 8.0])
-    assert costs.drafting(6, 3) == pytest.approx(1.8)
+    assert costs.drafting([Plan(6, 3)]) == pytest.approx(1.8)
 
 
 def test_the_first_round_takes_the_guess_and_the_next_what_pays() -> None:
@@ -135,9 +135,10 @@ def test_kept_are_the_nodes_of_the_best_rate(seed: int) -> None:
     rng = random.Random(seed)
     costs = Costs({1: 1.0, 8: 1.5, 32: 4.0, 64: 9.0}, {4: 0.2, 16: 0.4})
     trees = [tree(rng, 9), EMPTY, tree(rng, 14)]
-    kept = controller(costs).keep(trees, [Plan(16), PLAIN, Plan(16)], 10)
+    plans = [Plan(16), PLAIN, Plan(16)]
+    kept = controller(costs).keep(trees, plans, 10)
     chances = sorted((math.exp(score) for each in trees for score in each.scores), reverse=True)
-    rates = [(3 + sum(chances[:n])) / (0.4 + costs.reading(3 + n)) for n in range(len(chances) + 1)]
+    rates = [(3 + sum(chances[:n])) / (costs.drafting(plans) + costs.reading(3 + n)) for n in range(len(chances) + 1)]
     best = max(range(len(rates)), key=rates.__getitem__)
     assert sorted((math.exp(score) for each in kept for score in each.scores), reverse=True) == chances[:best]
     assert kept[1] == EMPTY
@@ -170,26 +171,32 @@ def test_a_round_whose_drafts_are_all_dropped_is_a_trial_in_vain() -> None:
     assert sum(plans) <= 4
 
 
-def test_only_answers_that_all_begin_have_time_to_measure() -> None:
+def test_in_the_middle_of_an_answer_nothing_is_measured() -> None:
     asked: list[bool] = []
 
-    def costs(batch: int, longest: int, starting: bool) -> Costs:
-        asked.append(starting)
+    def costs(longest: int, may_measure: bool) -> Costs:
+        asked.append(may_measure)
         return FLAT
 
-    it, new, going = Controller(costs, (4, 8, 16), 8), Pace(), seen(1, 2)
-    plans = it.plans([new, Pace()], 10)
+    it = Controller(costs, (4, 8, 16), 8)
+    plans = it.plans([Pace(), seen(1, 2)], 10)
     it.keep([EMPTY, EMPTY], plans, 10)
     it.time(plans, [EMPTY, EMPTY], 10, 1.0)
-    it.plans([new, going], 10)
-    assert asked == [True, False, False, False]
+    assert asked == [False, False, False]
 
 
-def test_for_more_sequences_a_draft_costs_what_as_many_rows_do() -> None:
-    costs = Costs({1: 1.0, 64: 3.0}, {4: 0.4, 8: 0.6, 16: 1.0})
-    assert costs.for_sequences(2.0).draft == pytest.approx({4: 0.6, 8: 1.0, 16: 1.8})
-    assert costs.for_sequences(0.5).draft == pytest.approx({4: 0.4, 8: 0.4, 16: 0.6})
-    assert costs.for_sequences(2.0).read == costs.read
+def test_blocks_are_drafted_together() -> None:
+    costs = Costs({1: 1.0}, {4: 0.4, 8: 0.6, 16: 1.0})
+    assert costs.drafting([Plan(8), PLAIN, Plan(4, 3)]) == pytest.approx(3 * 0.8)
+    assert costs.drafting([PLAIN, PLAIN]) == 0.0
+
+
+def test_copies_that_displaced_all_drafts_are_no_trial_in_vain() -> None:
+    it, pace = controller(FLAT), seen(1, 2)
+    it.learn(pace, Plan(8), chain([4, 5]), [0], 2)
+    assert pace.resting == 0
+    it.learn(pace, Plan(8), EMPTY, [], 0)
+    assert pace.resting > 0
 
 
 def copies_of(it: Controller, length: int, right: float) -> None:
@@ -251,11 +258,12 @@ def test_copies_are_judged_by_what_the_target_said() -> None:
     assert fresh.copies == type(fresh.copies)()
 
 
-def test_costs_below_what_was_measured_are_never_less_than_nothing() -> None:
-    """A batch of 17 is measured as one of 32, and a noisy line through both points would go below 0."""
-    assert Costs({32: 1.0, 64: 3.5}, {4: 0.1}).reading(17) == 1.0
-    assert Costs({32: 1.0, 64: 0.5}, {4: 0.1}).reading(128) == 1.0
-    assert Costs({32: 1.0, 64: 3.5}, {4: 0.1}).drafting(16, 2) == 0.2
+def test_costs_outside_of_what_was_measured() -> None:
+    """Never less than the least, and ahead along the upper half: the last two points alone may be one busy moment."""
+    costs = Costs({4: 1.0, 16: 2.0, 32: 4.0, 33: 4.0}, {4: 0.1})
+    assert costs.reading(1) == 1.0
+    assert costs.reading(67) == pytest.approx(4.0 + 34 * 2.0 / 17)
+    assert Costs({1: 1.0}, {4: 0.1}).drafting([Plan(16, 2)]) == 0.2
 
 
 def test_only_drafts_that_were_judged_are_experience() -> None:

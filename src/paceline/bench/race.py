@@ -188,7 +188,7 @@ def know_costs(decoders: Iterable[Decoder[Any]], tasks: Sequence[Task]) -> None:
     for decoder in decoders:
         if isinstance(decoder, DFlash) and decoder.controller is not None:
             for length in sorted(lengths):
-                decoder.controller.costs(1, length, True)
+                decoder.controller.costs(length, True)
 
 
 def dtypes_in_effect(llm: LLM) -> dict[str, str | None]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from paceline.decode.experience import SHORTEST_REST, Calibration, Copies, Drift, Pace, longer
@@ -42,7 +42,7 @@ class Costs:
 
     Attributes:
         read: of a pass of the target, by the rows of all sequences together.
-        draft: of the drafts of all sequences in one step, by the rows of a block.
+        draft: of a pass of the drafter with all that makes a proposal of it, by the rows of all blocks together.
     """
 
     read: dict[int, float]
@@ -52,16 +52,11 @@ class Costs:
         """Seconds of the target for so many rows."""
         return _between(self.read, rows)
 
-    def drafting(self, block_size: int, steps: int = 1) -> float:
-        """Seconds of the drafter for blocks of so many rows."""
-        return steps * _between(self.draft, block_size)
-
-    def for_sequences(self, share: float) -> Costs:
-        """As they would be for `share` times as many sequences: a draft of each costs what as many rows cost.
-
-        Reading goes by the rows of all together anyway.
-        """
-        return Costs(self.read, {size: _between(self.draft, size * share) for size in self.draft})
+    def drafting(self, plans: Sequence[Plan]) -> float:
+        """Seconds of the drafter for the blocks of all sequences, which make their passes together."""
+        drawn = [plan for plan in plans if plan != PLAIN]
+        steps = max((plan.steps for plan in drawn), default=0)
+        return steps * _between(self.draft, sum(plan.block_size for plan in drawn)) if drawn else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +64,13 @@ class Controller:
     """Plans rounds of one decoder.
 
     Attributes:
-        costs: of its models here, by the number of sequences, the tokens of the longest, and whether all of them begin,
-            so that there is time to measure.
+        costs: of its models here, by the tokens of the longest sequence, and whether there is time to measure.
         block_sizes: what may be chosen, rising; the last is the longest.
         first: the block of a sequence's first round.
         steps: passes of the drafter that may be chosen.
     """
 
-    costs: Callable[[int, int, bool], Costs]
+    costs: Callable[[int, bool], Costs]
     block_sizes: tuple[int, ...]
     first: int
     steps: tuple[int, ...] = (1,)
@@ -90,15 +84,15 @@ class Controller:
         Args:
             found: what was looked up for each; nothing where that is left out.
         """
-        costs = self.costs(len(paces), longest, not any(pace.drafted for pace in paces))
+        costs = self.costs(longest, False)
         plans = [self._plan(pace, costs, len(paces)) for pace in paces]
         own = zip(paces, plans, found or [EMPTY] * len(paces), strict=True)
         return [self._beside(copied, pace, plan, costs, len(paces)) for pace, plan, copied in own]
 
     def keep(self, proposals: Sequence[Proposal], plans: Sequence[Plan], longest: int) -> list[Proposal]:
         """Of each tree the nodes that are worth their rows in the pass that reads them all, looked-up ones included."""
-        costs, rows = self.costs(len(proposals), longest, False), len(proposals)
-        spent = _spent(plans, costs)
+        costs, rows = self.costs(longest, False), len(proposals)
+        spent = costs.drafting(plans)
         chances = [
             (chance, -index, -node) for index, own in enumerate(proposals) for node, chance in self._chances(own)
         ]
@@ -122,7 +116,7 @@ class Controller:
         """
         drafted = proposal.parents[: len(proposal.scores)]
         if not drafted:
-            if plan != PLAIN:  # none was worth its row
+            if plan != PLAIN and not proposal.tokens:  # none was worth its row
                 pace.in_vain()
             return
         path = [node for node in path if node < len(drafted)]
@@ -147,9 +141,9 @@ class Controller:
 
     def time(self, plans: Sequence[Plan], proposals: Sequence[Proposal], longest: int, seconds: float) -> None:
         """Take in how long a round took."""
-        costs = self.costs(len(proposals), longest, False)
-        rows = sum(1 + len(proposal.tokens) for proposal in proposals)
-        self.drift.learn(any(plan != PLAIN for plan in plans), seconds / (_spent(plans, costs) + costs.reading(rows)))
+        costs, rows = self.costs(longest, False), sum(1 + len(proposal.tokens) for proposal in proposals)
+        expected = costs.drafting(plans) + costs.reading(rows)
+        self.drift.learn(any(plan != PLAIN for plan in plans), seconds / expected)
 
     def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
         if pace.resting > 1:
@@ -167,10 +161,9 @@ class Controller:
         if rate <= plain and pace.resting == 0:
             pace.resting, pace.rest = pace.rest, longer(pace.rest)
             return Plan(1, 1, "rest", rate, plain, pace.resting - 1)
-        pace.resting, pace.rest = (
-            0,
-            SHORTEST_REST if rate > plain else pace.rest,
-        )  # after a rest it is tried in any case
+        pace.resting = 0  # after a rest it is tried in any case
+        if rate > plain:
+            pace.rest = SHORTEST_REST
         reason: Reason = "best" if rate > plain else "trial"
         return Plan(best.block_size, best.steps, reason, rate, plain)
 
@@ -205,7 +198,7 @@ def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int, copied: Sequence
     Args:
         copied: how likely a looked-up token agrees at each depth; drafts and these are taken to be right together.
     """
-    spent, drafts = _spent([plan], costs), plan.block_size - 1
+    spent, drafts = costs.drafting([plan] * sequences), plan.block_size - 1
     best, tokens, likely = sequences / (spent + costs.reading(sequences)), 1.0, 1.0
     for depth in range(max(drafts, len(copied))):
         likely = likely * pace.acceptance(plan.steps, depth) if depth < drafts else 0.0
@@ -215,25 +208,21 @@ def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int, copied: Sequence
     return best
 
 
-def _spent(plans: Sequence[Plan], costs: Costs) -> float:
-    """Seconds of drafting, of all sequences together."""
-    return max(costs.drafting(plan.block_size, plan.steps) if plan != PLAIN else 0.0 for plan in plans)
-
-
 def _conditional(proposal: Proposal, node: int) -> float:
     """The probability that the drafter gives a node behind its parent."""
     parent = proposal.parents[node]
     return math.exp(proposal.scores[node] - (0.0 if parent == ROOT else proposal.scores[parent]))
 
 
-def _between(measured: dict[int, float], rows: float) -> float:
-    """The cost for so many rows: on the line between the next ones measured, or behind the last two; never less."""
-    if rows in measured:
-        return measured[int(rows)]
+def _between(measured: Mapping[int, float], rows: int) -> float:
+    """The cost for so many rows: on the line between the next ones measured; the line ahead is that of the upper half.
+
+    Never less than that of the fewest rows.
+    """
     known = sorted(measured)
-    if rows < known[0] or len(known) == 1:
+    above = bisect.bisect_left(known, rows)
+    if above == 0:
         return measured[known[0]]
-    above = min(max(bisect.bisect(known, rows), 1), len(known) - 1)
-    low, high = known[above - 1], known[above]
-    slope = max(0.0, measured[high] - measured[low]) / (high - low)
-    return measured[low] + slope * (rows - low)
+    low, high = (known[above - 1], known[above]) if above < len(known) else (known[(len(known) - 1) // 2], known[-1])
+    slope = (measured[high] - measured[low]) / max(1, high - low)
+    return measured[high] + max(0.0, slope) * (rows - high)

@@ -1,13 +1,10 @@
 """What a pass of target and drafter costs on this machine: measured once, and kept on disk.
 
-Measured are the very calls that a round makes, on sequences of zeros: the same work, whatever the tokens are. A
+Measured are the very calls that a round makes, on a sequence of zeros: the same work, whatever the tokens are. A
 measurement is known by the shapes and precisions of both models, what a round proposes, the machine with its threads,
-and buckets of batch and context.
-
-It is made before the first round of answers that begin together, where their bucket is not known yet: their first
-tokens wait for it. In the middle of an answer nothing is measured, as that would be a pause: where a batch shrinks or
-grows into another bucket, or its texts do, that one's costs are read from disk, else those of the nearest known bucket
-stand for them, its drafts scaled by the batch. Knows nothing of what is made of the figures.
+and a bucket of context. It is made before the first token of an answer, where the bucket of its prompt is not known
+yet. In the middle of an answer nothing is measured, as that would be a pause: where a text grows into a bucket of which
+nothing is kept, the costs of the nearest one stand for it. Knows nothing of what is made of the figures.
 """
 
 from __future__ import annotations
@@ -18,6 +15,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Many
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -38,15 +36,17 @@ from paceline.request import Sampling
 
 __all__ = ["CostBook", "cost_folder"]
 
-_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64)
-"""Rows of a read, of each sequence."""
+_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+"""Rows of a read, as far as a round may read so many, and the most that it may."""
 
 _REPEATS = 7
 _SECONDS = 1.0
 """Runs of each size, fewer where all of them would take longer than that."""
 
+_RESTLESS = 1.25
+"""Where the two fastest runs of a size differ by more, something else was running: good for now, not to be kept."""
+
 _CONTEXTS = (256, 1024, 4096)
-_BATCHES = (1, 2, 4, 8, 16, 32)
 
 
 def cost_folder() -> Path:
@@ -56,72 +56,72 @@ def cost_folder() -> Path:
 
 @dataclass(frozen=True, slots=True)
 class CostBook:
-    """Costs of a pair of models; looks up what it does not know on disk, and measures what is not there either, if it
-    may.
+    """Costs of a pair of models: looks up what it does not know on disk, and measures what is not there either.
 
     Attributes:
-        block_sizes: of the drafter's passes.
+        block_sizes: of the drafter's passes, rising.
     """
 
     drafting: Drafting
     block_sizes: tuple[int, ...]
     folder: Path = field(default_factory=cost_folder)
-    _known: dict[tuple[int, int], Costs] = field(default_factory=dict)
-    _missing: set[tuple[int, int]] = field(default_factory=set)
+    _known: dict[int, Costs | None] = field(default_factory=dict)
 
-    def costs(self, batch: int, context_tokens: int, starting: bool = True) -> Costs:
-        """Of rounds of so many sequences, the longest of so many tokens, rounded up to buckets.
+    def costs(self, tokens: int, may_measure: bool) -> Costs:
+        """Of rounds behind so many tokens, rounded up to a bucket.
 
         Args:
-            starting: no answer waits for its next token, so there is time to measure. Otherwise that is done only
-                where nothing is known at all.
+            may_measure: no token is due, so there is time. Otherwise that is done only where nothing is known at all.
         """
-        limit = self.drafting.target.model.spec.context_tokens
-        context = min(_bucket(_CONTEXTS, context_tokens), limit - max(_ROWS) - 1)
-        key = _bucket(_BATCHES, batch), max(context, 1)
-        if key not in self._known and key not in self._missing:
-            self._remember(key, self._read(*key))
-        if key not in self._known and (starting or not self._known):
-            self._remember(key, self._measure(*key))
-        return self._known[key] if key in self._known else self._nearest(*key)
+        limit = self.drafting.target.model.spec.context_tokens - self._rows[-1] - 1
+        context = max(1, min(_bucket(_CONTEXTS, tokens), limit))
+        if context not in self._known:
+            self._known[context] = self._read(context)
+        if self._known[context] is None and (may_measure or not any(self._known.values())):
+            self._known[context] = self._measure(context)
+        return self._known[context] or self._nearest(context)
 
-    def _remember(self, key: tuple[int, int], costs: Costs | None) -> None:
-        if costs is None:
-            self._missing.add(key)
-        else:
-            self._known[key] = costs
+    @property
+    def _rows(self) -> list[int]:
+        """How many rows of one sequence are read, as far as a round may read so many."""
+        settings = self.drafting.settings
+        drafts = settings.max_nodes if settings.candidates > 1 else self.block_sizes[-1] - 1
+        most = 1 + drafts + settings.lookup
+        return [*(rows for rows in _ROWS if rows < most), most]
 
-    def _nearest(self, batch: int, context: int) -> Costs:
-        """Those of the known bucket that differs by the smallest factors, as for `batch` sequences."""
-        near = min(self._known, key=lambda key: abs(math.log(key[0] / batch)) + abs(math.log(key[1] / context)))
-        return self._known[near].for_sequences(batch / near[0])
+    def _nearest(self, context: int) -> Costs:
+        """Those of the known context that differs by the smallest factor."""
+        known = {other: costs for other, costs in self._known.items() if costs is not None}
+        return known[min(known, key=lambda other: abs(math.log(other / context)))]
 
-    def _read(self, batch: int, context: int) -> Costs | None:
+    def _read(self, context: int) -> Costs | None:
         try:
-            kept = json.loads(self._place(batch, context).read_text(encoding="utf-8"))
+            kept = json.loads(self._place(context).read_text(encoding="utf-8"))
             curves = [{int(size): float(seconds) for size, seconds in kept[name].items()} for name in _KINDS]
             return Costs(*curves) if all(map(_sound, curves)) else None
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return None  # not measured yet, or by nobody who finished
 
     @torch.inference_mode()
-    def _measure(self, batch: int, context: int) -> Costs:
-        sequences = [_sequence(self.drafting, context)] * batch  # one and the same: a batch takes no more memory
+    def _measure(self, context: int) -> Costs:
+        sequences = [_sequence(self.drafting, context, self._rows[-1])]
         read, propose = self.drafting.target.read, self.drafting.propose
-        reads = _curve({batch * rows: partial(read, sequences, [_tree(rows - 1)] * batch) for rows in _ROWS})
-        drafts = _curve({size: partial(propose, sequences, [Plan(size)] * batch) for size in self.block_sizes})
-        kept = {"of": self._facts(batch, context), "read": reads, "draft": drafts}
-        with suppress(OSError):  # a home that cannot be written to: measured again next time
-            write_text(self._place(batch, context), json.dumps(kept, indent=1))
-        return Costs(reads, drafts)
+        reads = _runs({rows: partial(read, sequences, [_tree(rows - 1)]) for rows in self._rows})
+        drafts = _runs({size: partial(propose, sequences, [Plan(size)]) for size in self.block_sizes})
+        costs = Costs(_curve(reads), _curve(drafts))
+        if _steady(reads) and _steady(drafts):
+            kept = {"of": self._facts(context), "read": costs.read, "draft": costs.draft}
+            with suppress(OSError):  # a home that cannot be written to: measured again next time
+                write_text(self._place(context), json.dumps(kept, indent=1))
+        return costs
 
-    def _place(self, batch: int, context: int) -> Path:
-        told = json.dumps(self._facts(batch, context), sort_keys=True)
+    def _place(self, context: int) -> Path:
+        told = json.dumps(self._facts(context), sort_keys=True)
         return self.folder / f"{hashlib.blake2b(told.encode(), digest_size=12).hexdigest()}.json"
 
-    def _facts(self, batch: int, context: int) -> dict[str, Any]:
+    def _facts(self, context: int) -> dict[str, Any]:
         """What the figures depend on."""
-        drafting, target = self.drafting, self.drafting.target
+        drafting, target, settings = self.drafting, self.drafting.target, self.drafting.settings
         device = target.device
         return {
             "target": _shape(asdict(target.model.spec)),
@@ -129,9 +129,9 @@ class CostBook:
             "dtypes": [
                 str(each.dtype) for each in (target.model.embed.weight, target.model, drafting.drafter.fc.weight)
             ],
-            "settings": _shape(asdict(drafting.settings)),
+            "proposed": [settings.candidates, settings.max_nodes, settings.draft_temperature, str(settings.rescorer)],
+            "rows": self._rows,
             "blocks": list(self.block_sizes),
-            "batch": batch,
             "context": context,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
             "threads": torch.get_num_threads(),
@@ -142,12 +142,12 @@ class CostBook:
 _KINDS = ("read", "draft")
 
 
-def _sequence(drafting: Drafting, context: int) -> Sequence:
-    """A sequence of zeros that has been read."""
+def _sequence(drafting: Drafting, context: int, rows: int) -> Sequence:
+    """A sequence of zeros that has been read, with room for so many rows."""
     target, block, weight = drafting.target, drafting.drafter.spec.block, drafting.drafter.fc.weight
     shape = (block.num_layers, block.num_kv_heads, block.head_dim, context + 64)
     draft_cache = SequenceCache(*shape, weight.dtype, weight.device)
-    sequence = target.open([0] * (context + 1), Sampling(max_tokens=2 * max(_ROWS)), 0, draft_cache)
+    sequence = target.open([0] * (context + 1), Sampling(max_tokens=rows), 0, draft_cache)
     for cache, spec in ((sequence.cache, target.model.spec), (draft_cache, block)):
         rows = torch.zeros(1, spec.num_kv_heads, spec.head_dim, dtype=cache.dtype, device=cache.device)
         cache.extend(*[rows.expand(spec.num_layers, context, -1, -1)] * 2)
@@ -164,20 +164,34 @@ def _tree(nodes: int) -> Proposal:
     return chain([0] * nodes) if nodes < 2 else Proposal((0,) * nodes, (-1, *range(-1, nodes - 2)))
 
 
-def _curve(work: Mapping[int, Callable[[], object]]) -> dict[int, float]:
-    """Seconds by size, of the fastest of some runs. What disturbs one only adds to it: less is never dearer than more.
+def _runs(work: Mapping[int, Callable[[], object]]) -> dict[int, list[float]]:
+    """Seconds of all runs of each size, two at least; each ends with its tokens on the CPU, so a GPU is done, too.
 
-    The sizes take turns, so that a busy moment meets all of them. Where a run takes long there are few, and what lies
-    between the ends and the middle is left out: `Costs` draws lines.
+    The sizes take turns, so that a busy moment meets all of them. Where runs take long there are few, and only of the
+    ends and the middle: `Costs` draws lines.
     """
-    sizes, best, end = sorted(work), dict[int, float](), time.perf_counter() + _SECONDS
-    for size in [sizes[0], sizes[-1], sizes[len(sizes) // 2], *sizes * _REPEATS]:
+    sizes = sorted(work)
+    needed = [sizes[0], sizes[-1], sizes[len(sizes) // 2]] * 2
+    runs: dict[int, list[float]] = {size: [] for size in sizes}
+    work[sizes[0]]()  # weights come into memory
+    end = time.perf_counter() + _SECONDS
+    for number, size in enumerate([*needed, *sizes * _REPEATS]):
         started = time.perf_counter()
-        if started > end and len(best) >= min(3, len(sizes)):
+        if number >= len(needed) and started > end:
             break
         work[size]()
-        best[size] = min(best.get(size, math.inf), time.perf_counter() - started)
-    return {size: min(best[other] for other in best if other >= size) for size in sorted(best)}
+        runs[size].append(time.perf_counter() - started)
+    return {size: seconds for size, seconds in runs.items() if len(seconds) > 1}  # the first one of a shape is slow
+
+
+def _curve(runs: Mapping[int, Many[float]]) -> dict[int, float]:
+    """The fastest of each size. What disturbs a run only adds to it: less work is never dearer than more."""
+    return {size: min(min(runs[other]) for other in runs if other >= size) for size in runs}
+
+
+def _steady(runs: Mapping[int, Many[float]]) -> bool:
+    """Whether the fastest runs of every size agree."""
+    return all(second <= _RESTLESS * first for first, second, *_ in map(sorted, runs.values()))
 
 
 def _bucket(bounds: tuple[int, ...], value: int) -> int:

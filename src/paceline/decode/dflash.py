@@ -81,6 +81,8 @@ class DFlash:
     @torch.inference_mode()
     def prefill(self, sequences: Many[Sequence]) -> list[tuple[int, ...]]:
         """Read the prompts, and commit the first token of each answer."""
+        if self.controller is not None:
+            self.controller.costs(_longest(sequences), True)  # which may measure, before any token is due
         for sequence, features in zip(sequences, self.target.prefill(sequences), strict=True):
             self._put_aside(sequence, features)
         return [sequence.new_tokens for sequence in sequences]
@@ -88,11 +90,9 @@ class DFlash:
     @torch.inference_mode()
     def step(self, sequences: Many[Sequence]) -> list[Round]:
         """One round for every sequence."""
-        looking = time.perf_counter()
+        started = time.perf_counter()
         found = self._look_up(sequences)
-        looked = time.perf_counter() - looking
-        plans = self._plan(sequences, found)  # which may measure, before the first round
-        started = time.perf_counter() - looked
+        plans = self._plan(sequences, found)
         self.remember([sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
         grown = self._joined(self._propose(sequences, plans), found)
         drafts = self._keep(grown, plans, sequences)

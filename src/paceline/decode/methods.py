@@ -104,6 +104,8 @@ def _controlled(
     longest = drafter.spec.block_size
     sizes = (*(size for size in _BLOCKS if size < longest), longest)
     first = min(first_block_size(target.model.spec.hidden_size), longest)
-    book = CostBook(Drafting(target, drafter, settings, joint), sizes)
+    book = CostBook(Drafting(target, drafter, settings, joint, scored=True), sizes)
     steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
-    return DFlash(target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint, known)
+    return DFlash(
+        target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint, known, scored=True
+    )
