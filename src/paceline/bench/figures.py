@@ -56,7 +56,7 @@ DEFINITIONS = {
     "weighted by their 4-grams, so short answers count little",
     "counts": "distinct_4gram_share is at least 0.7: the text does not loop",
     "tokens_per_round": "how many rounds committed so many tokens",
-    "law": "above temperature 0, of a method of ours that drafts: its accepted drafts and what the laws say of them",
+    "law": "above temperature 0, of chains of a fixed length: their accepted drafts and what the laws say of them",
     "law.accepted_per_round": "accepted drafts per round, the bonus token not included",
     "law.expected_per_round": "the same by the exact law of shared noise, 1 / sum_w max(p_w / p_v, q_w / q_v) summed "
     "over v, on p and q of every checked draft, recomputed from the finished answers",

@@ -26,7 +26,7 @@ from paceline.bench.machine import machine_facts, watch_machine
 from paceline.bench.options import as_plain_data
 from paceline.bench.problems import Problem, held_out
 from paceline.bench.quality_options import QualityBench
-from paceline.bench.race import threads
+from paceline.bench.race import know_costs, threads
 from paceline.bench.systems import Models, System, named_models, open_models
 from paceline.completion import Completion
 from paceline.decode.target import Target
@@ -66,6 +66,11 @@ def bench_quality(options: QualityBench) -> dict[str, Any]:
         for system in systems:
             for job in evaluation.jobs:
                 system.decoder.check(job.prompt, job.sampling)
+        know_costs(
+            [system.decoder for system in systems],
+            [job.prompt for job in evaluation.jobs],
+            evaluation.jobs[0].sampling.max_tokens,
+        )
         with watch_machine() as others:
             peaks = [working_bytes(system, evaluation.jobs[: options.batch]) for system in systems]
             batches = answer_all(systems, evaluation, options)

@@ -182,12 +182,12 @@ def sampling_of(options: Workload, temperature: float) -> Sampling:
     return Sampling(max_tokens=options.max_tokens, temperature=temperature, seed=options.seed)
 
 
-def know_costs(decoders: Iterable[Decoder[Any]], tasks: Sequence[Task]) -> None:
+def know_costs(decoders: Iterable[Decoder[Any]], prompts: Iterable[Sequence[int]], max_tokens: int) -> None:
     """Let controllers measure the machine beforehand, for every length that will come up."""
-    lengths = {len(task.prompt) + tokens for task in tasks for tokens in range(task.max_tokens + 1)}
+    sizes = [len(prompt) for prompt in prompts]
     for decoder in decoders:
         if isinstance(decoder, DFlash) and decoder.controller is not None:
-            for length in sorted(lengths):
+            for length in range(min(sizes), max(sizes) + max_tokens + 1):
                 decoder.controller.costs(length, True)
 
 

@@ -66,7 +66,7 @@ def bench_decode(options: DecodeBench) -> dict[str, Any]:
         tasks = tasks_of(llm, sampling, scenarios)
         given = _given(llm, model, drafter, options, tasks)
         ceilings, decoders = machine_ceilings(plain.device), _decoders(llm, plain, options)
-        know_costs(decoders.values(), [task for own in tasks.values() for task in own])
+        know_costs(decoders.values(), [task.prompt for own in tasks.values() for task in own], options.max_tokens)
         with timed(llm.model, llm.drafter) as clock:
             methods = _ours(decoders, llm, clock, sampling) | open_peers(options.peers, given)
             race = Race(methods, dict.fromkeys(methods, Judge(plain, "ar")), llm, sampling, options.repeats)
@@ -180,7 +180,7 @@ def _law_of(decoder: Decoder[Any], sampling: Sampling) -> Callable[[Task, Sample
 def _settings(llm: LLM, options: DecodeBench) -> dict[str, Any]:
     """The settings in effect, as plain data."""
     own = () if llm.drafter is None else ("auto",)
-    drafter = options.drafter or (BUNDLED_DRAFTER if llm.drafter is not None else None)
+    drafter = None if llm.drafter is None else options.drafter or BUNDLED_DRAFTER
     return (
         as_plain_data(options)
         | {

@@ -90,7 +90,9 @@ def bench_sweep(options: DecodeBench) -> dict[str, Any]:
         decoders = {_PLAIN: Autoregressive(plain)} | _decoders(llm, variants)
         tasks = {heat: tasks_of(llm, sampling_of(options, heat), scenarios) for heat in heats}
         count = sum(len(own) for found in tasks.values() for own in found.values())
-        know_costs(decoders.values(), [task for own in tasks[heats[0]].values() for task in own])
+        know_costs(
+            decoders.values(), [task.prompt for own in tasks[heats[0]].values() for task in own], options.max_tokens
+        )
         with timed(llm.model, llm.drafter) as clock, watch_machine() as others, progress("bench", count) as advance:
             field = _Field(llm, plain, decoders, clock, options)
             outcomes = {heat: _raced(field, heat, tasks[heat], advance) for heat in heats}

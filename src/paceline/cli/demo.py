@@ -117,7 +117,7 @@ def _race(prompt: Prompt, plain: LLM, fast: LLM, sampling: Sampling, repeats: in
     return _Race(
         plain_seconds=median(own.stats.total_seconds for own, _ in runs),
         fast_seconds=median(other.stats.total_seconds for _, other in runs),
-        acceptance_length=runs[0][1].stats.acceptance_length,
+        acceptance_length=median(other.stats.acceptance_length for _, other in runs),
         identical=all(same for same, _ in verdicts),
         near_ties=max(ties for _, ties in verdicts),
     )

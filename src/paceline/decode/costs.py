@@ -149,8 +149,8 @@ def _sequence(drafting: Drafting, context: int, rows: int) -> Sequence:
     draft_cache = SequenceCache(*shape, weight.dtype, weight.device)
     sequence = target.open([0] * (context + 1), Sampling(max_tokens=rows), 0, draft_cache)
     for cache, spec in ((sequence.cache, target.model.spec), (draft_cache, block)):
-        rows = torch.zeros(1, spec.num_kv_heads, spec.head_dim, dtype=cache.dtype, device=cache.device)
-        cache.extend(*[rows.expand(spec.num_layers, context, -1, -1)] * 2)
+        zeros = torch.zeros(1, spec.num_kv_heads, spec.head_dim, dtype=cache.dtype, device=cache.device)
+        cache.extend(*[zeros.expand(spec.num_layers, context, -1, -1)] * 2)
     return sequence
 
 

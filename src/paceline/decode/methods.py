@@ -106,6 +106,5 @@ def _controlled(
     first = min(first_block_size(target.model.spec.hidden_size), longest)
     book = CostBook(Drafting(target, drafter, settings, joint, scored=True), sizes)
     steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
-    return DFlash(
-        target, drafter, longest, settings, Controller(book.costs, sizes, first, steps), joint, known, scored=True
-    )
+    chooses = Controller(book.costs, sizes, first, steps)
+    return DFlash(target, drafter, longest, settings, chooses, joint, known, scored=True)
