@@ -28,6 +28,7 @@ from torch import Tensor
 
 from paceline.cache.store import SequenceCache
 from paceline.decode.dflash import DFlash
+from paceline.decode.draft_context import remember
 from paceline.decode.noise import derive_seed, draw_seed
 from paceline.decode.sequence import Sequence as Decoded
 from paceline.decode.target import Target
@@ -49,7 +50,7 @@ def opened(decoder: Decoder, prompt: Sequence[int], seed: int = 0, **sampling: A
 
 def assert_caches_are_as_if_read_at_once(decoder: DFlash, sequence: Decoded) -> None:
     """Both caches hold what one pass over all tokens but the newest would have put there."""
-    decoder.remember([sequence])
+    remember(decoder.drafter, [sequence])
     model, drafter = decoder.target.model, decoder.drafter
     cache = tiny_cache(model)
     tokens = sequence.tokens[:-1]
@@ -422,7 +423,7 @@ def test_the_draft_cache_grows_beyond_its_first_reservation() -> None:
     sequence = opened(decoder, [1], max_tokens=300)
     while sequence.remaining_tokens > 0:
         decoder.step([sequence])
-    decoder.remember([sequence])
+    remember(decoder.drafter, [sequence])
     assert isinstance(sequence.draft_cache, SequenceCache)
     assert sequence.draft_cache.length == 300
     assert sequence.tokens == [(1 + n) % VOCAB for n in range(301)]

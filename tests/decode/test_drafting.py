@@ -12,7 +12,8 @@ from tiny import fill_block, tiny_spec, tiny_transformer
 from torch import Tensor
 
 from paceline.decode.dflash import DFlash
-from paceline.decode.drafting import Drafting, context_of
+from paceline.decode.draft_context import context_of, remember
+from paceline.decode.drafting import Drafting
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import PLAIN, Plan, Speculation
 from paceline.decode.target import Target
@@ -23,6 +24,7 @@ from paceline.request import Sampling
 
 MODEL = tiny_transformer(tiny_spec())
 DRAFTER = drafter_of(MODEL)
+CHAIN = Speculation(candidate_num=1)
 TARGET = Target(MODEL, 64, DRAFTER.spec.target_layer_ids)
 
 
@@ -30,12 +32,12 @@ def opened(prompt: list[int], **sampling: Any) -> Sequence:
     decoder = DFlash(TARGET, DRAFTER, 8)
     sequence = decoder.open(prompt, Sampling(max_tokens=40, **sampling), seed=3)
     decoder.prefill([sequence])
-    decoder.remember([sequence])
+    remember(decoder.drafter, [sequence])
     return sequence
 
 
 def drafting(noisy: bool = True, scored: bool = False, **settings: Any) -> Drafting:
-    return Drafting(TARGET, DRAFTER, Speculation(**settings), noisy=noisy, scored=scored)
+    return Drafting(TARGET, DRAFTER, Speculation(**{"candidate_num": 1} | settings), noisy=noisy, scored=scored)
 
 
 def read_block(drafter: Drafter, sequence: Sequence, block: list[int]) -> Tensor:
@@ -107,7 +109,7 @@ def test_without_the_noise_candidates_are_those_of_greedy_choice() -> None:
 def test_without_its_selector_a_drafter_ranks_every_slot_for_itself() -> None:
     drafter = drafter_of(MODEL, v2=DFlash2(2, 8, 4, 5))
     sequence = opened([1, 2, 3])
-    with_it, without = (Drafting(TARGET, drafter, Speculation(), selecting=selecting) for selecting in (True, False))
+    with_it, without = (Drafting(TARGET, drafter, CHAIN, selecting=selecting) for selecting in (True, False))
     logits = read_block(drafter, sequence, [sequence.tokens[-1], *[drafter.spec.mask_token_id] * 5])
     (alone,) = without.propose([sequence], [Plan(6)])
     assert list(alone.tokens) == logits.argmax(-1).tolist()

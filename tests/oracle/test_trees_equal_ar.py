@@ -13,6 +13,7 @@ from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 
 from paceline.decode.controller import Controller, Costs
 from paceline.decode.dflash import DFlash
+from paceline.decode.draft_context import remember
 from paceline.decode.rescoring import SmallModel
 from paceline.decode.sequence import Sequence as Decoded
 from paceline.decode.speculation import PLAIN, Speculation
@@ -86,7 +87,7 @@ def test_a_controller_never_changes_the_text(costs: Costs, right: float) -> None
     answers = answer_all(decoder, jobs, batch=3)
     assert list(map(outcome, answers)) == list(map(outcome, oracle))
     for answer in answers:
-        decoder.remember([answer.state])
+        remember(decoder.drafter, [answer.state])
         assert answer.state.draft_cache.length == answer.state.cache.length
         assert_caches_are_whole(decoder, answer.state)
     plans = [round.plan for answer in answers for round in answer.rounds if round.plan is not None]

@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from paceline.cache.store import SequenceCache
 from paceline.decode.controller import Costs
+from paceline.decode.draft_context import new_context
 from paceline.decode.drafting import Drafting
 from paceline.decode.sequence import Sequence
 from paceline.decode.speculation import Plan
@@ -144,11 +144,9 @@ _KINDS = ("read", "draft")
 
 def _sequence(drafting: Drafting, context: int, rows: int) -> Sequence:
     """A sequence of zeros that has been read, with room for so many rows."""
-    target, block, weight = drafting.target, drafting.drafter.spec.block, drafting.drafter.fc.weight
-    shape = (block.num_layers, block.num_kv_heads, block.head_dim, context + 64)
-    draft_cache = SequenceCache(*shape, weight.dtype, weight.device)
+    target, draft_cache = drafting.target, new_context(drafting.drafter, context)
     sequence = target.open([0] * (context + 1), Sampling(max_tokens=rows), 0, draft_cache)
-    for cache, spec in ((sequence.cache, target.model.spec), (draft_cache, block)):
+    for cache, spec in ((sequence.cache, target.model.spec), (draft_cache, drafting.drafter.spec.block)):
         zeros = torch.zeros(1, spec.num_kv_heads, spec.head_dim, dtype=cache.dtype, device=cache.device)
         cache.extend(*[zeros.expand(spec.num_layers, context, -1, -1)] * 2)
     return sequence

@@ -20,12 +20,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from paceline.cache.store import SequenceCache
 from paceline.completion import Round
 from paceline.decode.agree import surviving
 from paceline.decode.commit import read_and_commit, record
 from paceline.decode.controller import Controller
-from paceline.decode.drafting import Drafting, context_of
+from paceline.decode.draft_context import new_context, remember
+from paceline.decode.drafting import Drafting
 from paceline.decode.rescoring import Joint
 from paceline.decode.retrieval import Budget, Retrieval
 from paceline.decode.sequence import Sequence
@@ -71,9 +71,7 @@ class DFlash:
     def open(self, prompt: Many[int], sampling: Sampling, seed: int, suffix: Many[int] = ()) -> Sequence:
         """A new sequence with room for the drafter's context; see `Target.open`."""
         assert not suffix, "`check` refuses holes"
-        block, weight = self.drafter.spec.block, self.drafter.fc.weight
-        shape = (block.num_layers, block.num_kv_heads, block.head_dim, len(prompt) + 256)
-        sequence = self.target.open(prompt, sampling, seed, SequenceCache(*shape, weight.dtype, weight.device))
+        sequence = self.target.open(prompt, sampling, seed, new_context(self.drafter, len(prompt)))
         if self.settings.lookup:
             sequence.retrieval = Retrieval.of(prompt, self.settings, self.known)
         return sequence
@@ -93,7 +91,7 @@ class DFlash:
         started = time.perf_counter()
         found = self._look_up(sequences)
         plans = self._plan(sequences, found)
-        self.remember([sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
+        remember(self.drafter, [each for each, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
         grown = self._joined(self._propose(sequences, plans), found)
         drafts = self._keep(grown, plans, sequences)
         proposed = time.perf_counter()
@@ -111,22 +109,6 @@ class DFlash:
         if self.controller is not None:
             self.controller.time(plans, drafts, _longest(sequences), time.perf_counter() - started)
         return rounds
-
-    @torch.inference_mode()
-    def remember(self, sequences: Many[Sequence]) -> None:
-        """Turn the features of tokens that were committed since into the drafter's context."""
-        behind = [sequence for sequence in sequences if sequence.unread]
-        if not behind:
-            return
-        parts = [torch.cat(sequence.unread) for sequence in behind]
-        caches = [context_of(sequence) for sequence in behind]
-        counts = [len(part) for part in parts]
-        places = [torch.arange(cache.length, cache.length + n) for cache, n in zip(caches, counts, strict=True)]
-        keys, values = self.drafter.context(torch.cat(parts), torch.cat(places).to(self.target.device))
-        found = zip(behind, caches, torch.split(keys, counts, 1), torch.split(values, counts, 1), strict=True)
-        for sequence, cache, own_keys, own_values in found:
-            cache.extend(own_keys, own_values)
-            sequence.unread.clear()
 
     def _plan(self, sequences: Many[Sequence], found: list[Proposal]) -> list[Plan]:
         if self.controller is None:

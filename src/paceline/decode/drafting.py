@@ -18,8 +18,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paceline.cache.store import SequenceCache
 from paceline.decode.candidates import Candidates, behind_each_other, independent
+from paceline.decode.draft_context import context_of
 from paceline.decode.processors import process, widen
 from paceline.decode.rescoring import Joint, rescored
 from paceline.decode.sampling import is_greedy, ranked
@@ -31,7 +31,7 @@ from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.selector import CandidateSelector
 
-__all__ = ["Drafting", "context_of"]
+__all__ = ["Drafting"]
 
 _SURE = math.log(0.9)
 """A pass is the last where every slot that it leaves open is as sure as that."""
@@ -227,9 +227,3 @@ class Drafting:
     def _grown(self, expand: Expand, slots: int) -> Proposal:
         pool = 1 if self.joint is None else _POOL
         return best_first(expand, pool * self._nodes(slots), self.settings.candidates)
-
-
-def context_of(sequence: Sequence) -> SequenceCache:
-    """The drafter's keys and values for the committed tokens."""
-    assert sequence.draft_cache is not None, "the sequence was opened by another method"
-    return sequence.draft_cache
