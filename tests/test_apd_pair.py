@@ -48,13 +48,9 @@ def test_the_dllm_alone_keeps_every_token_in_sight_and_is_worse(apd: LLM) -> Non
     found, checked = answers(alone, TASKS), answers(apd, TASKS)
     for answer in found:
         assert all(round.accepted == round.drafted for round in answer.rounds[:-1])
-    right = [
-        sum(task.check(answer.text) for task, answer in zip(TASKS, own, strict=True)) for own in (found, checked)
-    ]
+    right = [sum(task.check(answer.text) for task, answer in zip(TASKS, own, strict=True)) for own in (found, checked)]
     assert right[0] < right[1]
 
 
 def test_an_answer_is_the_same_alone_and_in_a_batch(apd: LLM) -> None:
-    assert [answers(apd, [task])[0].text for task in TASKS[:3]] == [
-        answer.text for answer in answers(apd, TASKS[:3])
-    ]
+    assert [answers(apd, [task])[0].text for task in TASKS[:3]] == [answer.text for answer in answers(apd, TASKS[:3])]

@@ -233,7 +233,7 @@ def test_tables_and_picture(options: QualityBench, models: dict[str, Path], tmp_
         assert words in told, words
     save_plot(result, tmp_path / "plot.svg")
     drawn = (tmp_path / "plot.svg").read_text()
-    for words in ("DFlash", "masked diffusion", "APD", "APD, adaptive", "schedule=fixed,window=8", "threshold=0.9"):
+    for words in ("DFlash", "masked diffusion", "APD", "APD, fixed", "schedule=fixed,window=8", "threshold=0.9"):
         assert f"<!-- {words} -->" in drawn, words
     save_plot(bench_quality(replace(options, problems=2, settings=("ar",), reference="ar")), tmp_path / "plot.png")
     assert (tmp_path / "plot.png").stat().st_size > 5000

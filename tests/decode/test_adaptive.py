@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,18 +10,20 @@ import pytest
 from paceline.decode.adaptive import Adaptive, dllm_weight, next_window
 from paceline.errors import ConfigError
 
+adaptive = partial(Adaptive, schedule="adaptive")
+
 
 @pytest.mark.parametrize(
     ("settings", "confidence", "weight"),
     [
         (Adaptive(alpha=0.7, schedule="fixed"), 0.1, 0.7),
-        (Adaptive(alpha=0.7, tau=0.5), 0.0, 0.7),
-        (Adaptive(alpha=0.5, tau=0.0), 0.5, 0.5),
-        (Adaptive(alpha=0.25, tau=0.0), 0.0, 1 / 7),
-        (Adaptive(alpha=0.3), 1.0, 1.0),
-        (Adaptive(alpha=0.3, tau=1.0), 0.0, 1.0),
-        (Adaptive(alpha=0.0, tau=1.0), 1.0, 0.0),
-        (Adaptive(alpha=1.0, tau=0.0), 0.0, 1.0),
+        (adaptive(alpha=0.7, tau=0.5), 0.0, 0.7),
+        (adaptive(alpha=0.5, tau=0.0), 0.5, 0.5),
+        (adaptive(alpha=0.25, tau=0.0), 0.0, 1 / 7),
+        (adaptive(alpha=0.3), 1.0, 1.0),
+        (adaptive(alpha=0.3, tau=1.0), 0.0, 1.0),
+        (adaptive(alpha=0.0, tau=1.0), 1.0, 0.0),
+        (adaptive(alpha=1.0, tau=0.0), 0.0, 1.0),
     ],
 )
 def test_weight(settings: Adaptive, confidence: float, weight: float) -> None:
@@ -30,23 +33,23 @@ def test_weight(settings: Adaptive, confidence: float, weight: float) -> None:
 @pytest.mark.parametrize("confidence", [0.0, 0.3, 0.9])
 def test_at_one_half_the_product_is_the_articles(confidence: float) -> None:
     """marginal * joint ** (1 - mean(joint)): both exponents of the product, divided by R."""
-    weight = dllm_weight(Adaptive(alpha=0.5, tau=0.5), confidence)
+    weight = dllm_weight(adaptive(alpha=0.5, tau=0.5), confidence)
     assert (1 - weight) / weight == pytest.approx(1 - confidence, rel=1e-15)
 
 
 @pytest.mark.parametrize(
     ("settings", "masks", "confidence", "window"),
     [
-        (Adaptive(window=32), 100, 1.0, 32),
-        (Adaptive(window=32), 100, 0.0, 4),
-        (Adaptive(window=32), 100, 0.5, 18),
-        (Adaptive(window=32), 10, 0.5, 7),
-        (Adaptive(window=32), 3, 0.0, 3),
-        (Adaptive(window=2), 100, 0.0, 2),
-        (Adaptive(window=None), 100, 0.0, 100),
+        (adaptive(window=32), 100, 1.0, 32),
+        (adaptive(window=32), 100, 0.0, 4),
+        (adaptive(window=32), 100, 0.5, 18),
+        (adaptive(window=32), 10, 0.5, 7),
+        (adaptive(window=32), 3, 0.0, 3),
+        (adaptive(window=2), 100, 0.0, 2),
+        (adaptive(window=None), 100, 0.0, 100),
         (Adaptive(window=32, schedule="fixed"), 100, 0.0, 32),
         (Adaptive(window=32, schedule="fixed"), 7, 0.0, 7),
-        (Adaptive(window=32), 0, 0.5, 0),
+        (adaptive(window=32), 0, 0.5, 0),
     ],
 )
 def test_window(settings: Adaptive, masks: int, confidence: float, window: int) -> None:

@@ -59,7 +59,7 @@ def test_alpha_of_one_commits_every_visible_token(window: int | None, penalty: f
 
 
 def test_a_sure_verifier_lets_the_next_step_see_more() -> None:
-    apd = decoder(Adaptive(window=16))
+    apd = decoder(Adaptive(window=16, schedule="adaptive"))
     canvas = opened(apd)
     assert canvas.visible == 16
     apd.step([canvas])

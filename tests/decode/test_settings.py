@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
 import pytest
@@ -15,7 +15,7 @@ from paceline.errors import ConfigError
 
 
 def test_what_is_left_out_has_the_methods_own_default() -> None:
-    assert settings_of("apd", {}) == Adaptive(alpha=0.7, tau=0.5, schedule="adaptive", window=32, kv_window=16)
+    assert settings_of("apd", {}) == Adaptive(alpha=0.5, schedule="fixed", window=32, kv_window=16)
     assert settings_of("diffusion", {}) == Remasking(window=None, kv_window=None)
     assert settings_of("dflash", {}) == Speculation(block_size="auto", diffusion_steps=1, overlap=0)
     assert settings_of("lookup", {}) == Lookup(max_nodes=32, prompt_lookup_num_tokens=16)
@@ -69,10 +69,11 @@ BOTH = {
 def test_only_the_section_of_the_method_counts() -> None:
     drafts = Speculation(block_size=12, overlap=3, draft_temperature="adaptive")
     assert settings_of("dflash", BOTH) == drafts
-    assert settings_of("apd", BOTH) == Adaptive(alpha=0.6, window=8, kv_window=None)
+    own = Adaptive(alpha=0.6, window=8, kv_window=None)
+    assert settings_of("apd", BOTH) == own
     assert settings_of("diffusion", BOTH) == Remasking()
     assert settings_of("ar", BOTH) is None
-    assert settings_of("apd", {**BOTH, "tau": 0.3}) == Adaptive(alpha=0.6, tau=0.3, window=8, kv_window=None)
+    assert settings_of("apd", {**BOTH, "tau": 0.3}) == replace(own, tau=0.3, schedule="adaptive")
     named = {"dflash_params.block_size": 12, "dflash_params": {"overlap": 3, "temperature.final": 0.4}}
     assert settings_of("dflash", named) == drafts
 

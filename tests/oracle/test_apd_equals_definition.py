@@ -37,15 +37,16 @@ LENGTHS = (19, 6, 1, 24)
 
 SETTINGS = [
     Adaptive(),
-    Adaptive(alpha=0.5, window=None, kv_window=None),
-    Adaptive(alpha=0.9, tau=0.9, window=7, kv_window=None),
+    Adaptive(alpha=0.7, schedule="adaptive"),
+    Adaptive(alpha=0.5, window=None, kv_window=None, schedule="adaptive"),
+    Adaptive(alpha=0.9, tau=0.9, window=7, kv_window=None, schedule="adaptive"),
     Adaptive(alpha=0.4, schedule="fixed", window=5, kv_window=1),
-    Adaptive(alpha=0.6, tau=0.1, window=9, kv_window=3),
+    Adaptive(alpha=0.6, tau=0.1, window=9, kv_window=3, schedule="adaptive"),
     Adaptive(alpha=0.8, schedule="fixed", window=None, kv_window=2),
-    Adaptive(alpha=0.0, window=3, kv_window=4),
-    Adaptive(alpha=1.0, window=6, kv_window=1),
-    Adaptive(tau=1.0, window=6, kv_window=1),
-    Adaptive(tau=0.0, window=1, kv_window=5),
+    Adaptive(alpha=0.0, window=3, kv_window=4, schedule="adaptive"),
+    Adaptive(alpha=1.0, window=6, kv_window=1, schedule="adaptive"),
+    Adaptive(tau=1.0, window=6, kv_window=1, schedule="adaptive"),
+    Adaptive(tau=0.0, window=1, kv_window=5, schedule="adaptive"),
 ]
 
 
@@ -162,7 +163,7 @@ def random_table(share: float, vocab_size: int) -> NgramTable:
 
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 @pytest.mark.parametrize("known", [0.0, 0.6, 0.95, 1.0])
-@pytest.mark.parametrize("settings", [Adaptive(), *SETTINGS[3:5], *SETTINGS[6:]], ids=str)
+@pytest.mark.parametrize("settings", [SETTINGS[1], *SETTINGS[4:6], *SETTINGS[7:]], ids=str)
 def test_what_a_table_of_ngrams_knows_the_verifier_is_not_asked(
     settings: Adaptive, known: float, temperature: float
 ) -> None:

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from paceline.bench.frontier import frontier
 from paceline.bench.plot import tidy
-from paceline.bench.quality_options import REFERENCE
+from paceline.bench.quality_options import ADAPTIVE, REFERENCE
 from paceline.bench.quality_report import compared_models
 
 __all__ = ["draw"]
@@ -32,8 +32,8 @@ _FAMILIES = {
 _BY_LEVEL = {
     REFERENCE: ("diffusion, 1 token per pass", "#e07a1f", "--"),
     "diffusion,threshold=0.9": ("diffusion, threshold 0.9", "#c9a227", "-"),
-    "apd,schedule=fixed": ("APD, fixed", "#7f6a4e", "--"),
-    "apd": ("APD, adaptive", "#2a7de1", "-"),
+    ADAPTIVE: ("APD, adaptive", "#7f6a4e", "--"),
+    "apd": ("APD, fixed", "#2a7de1", "-"),
 }
 """Settings of the second panel: those whose passes may follow the problem, beside those whose may not."""
 

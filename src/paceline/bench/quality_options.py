@@ -14,10 +14,13 @@ from paceline.errors import ConfigError
 from paceline.models.options import Device, Threads
 from paceline.settings import Setting, check_ranges
 
-__all__ = ["REFERENCE", "FrontierBench", "QualityBench"]
+__all__ = ["ADAPTIVE", "REFERENCE", "FrontierBench", "QualityBench"]
 
 REFERENCE = "diffusion,tokens_per_step=1"
 """Standard decoding of a masked diffusion model: low_confidence, one token per pass."""
+
+ADAPTIVE = "apd,alpha=0.7,tau=0.5"
+"""APD as the source article sets it: it trusts the diffusion model the more, the surer the verifier is."""
 
 _COMPARED = (
     "ar",
@@ -29,6 +32,7 @@ _COMPARED = (
     "diffusion,tokens_per_step=4",
     "diffusion,threshold=0.9",
     "apd",
+    ADAPTIVE,
 )
 
 _SWEPT = (
@@ -40,9 +44,8 @@ _SWEPT = (
     "diffusion,threshold=0.9,block_length=16,cache=dual",
     *(f"diffusion,strategy=left_to_right,tokens_per_step={tokens}" for tokens in (1, 2, 4)),
     "apd",
-    "apd,schedule=fixed",
-    *(f"apd,alpha={alpha}" for alpha in (0.1, 0.3, 0.5, 0.6, 0.8, 0.9, 1.0)),
-    *(f"apd,tau={tau}" for tau in (0.3, 0.7)),
+    *(f"apd,alpha={alpha}" for alpha in (0.1, 0.3, 0.4, 0.6, 0.7, 0.8, 0.9, 1.0)),
+    *(f"apd,alpha={alpha},tau={tau}" for alpha in (0.3, 0.5, 0.7) for tau in (0.3, 0.5)),
     *(f"apd,window={window}" for window in (8, 16, 64, "all")),
     *(f"apd,kv_window={tokens}" for tokens in (4, 8, 32, "all")),
     *(f"apd,alpha={alpha},window=16,kv_window={tokens}" for alpha in (0.5, 0.9) for tokens in (8, "all")),

@@ -1,7 +1,7 @@
 """How far APD trusts the diffusion model, and how much it lets it see: settings and rules (arXiv 2506.00413).
 
     weight     R = 1 / (1 + e), e = (1 - alpha) / alpha * f: the dLLM's share of R log p_D + (1 - R) log p_AR
-    fixed      f = 1, so R = alpha, and the window stays
+    fixed      f = 1, so R = alpha, and the window stays; the rule of the paper, and the default
     adaptive   f = 2 (1 - tau) (1 - c), c = the verifier's mean probability of this step's proposals: a sure verifier
                lets more through, and the next step sees more masks
 
@@ -54,17 +54,25 @@ class Adaptive:
     alpha: Annotated[
         float,
         Setting(
-            "APD: the diffusion model's weight; 1 keeps all it proposes, 0 what the verifier would say too; 0.7.",
+            "APD: the diffusion model's weight; 1 keeps all it proposes, 0 what the verifier would say too; 0.5.",
             least=0,
             most=1,
         ),
-    ] = 0.7
+    ] = 0.5
     tau: Annotated[
-        float, Setting("APD: how much a sure verifier adds to that weight, if it adapts; 0.5.", least=0, most=1)
+        float,
+        Setting(
+            "APD: how much a sure verifier adds to that weight, if it adapts, as it does where this is given; 0.5.",
+            least=0,
+            most=1,
+        ),
     ] = 0.5
     schedule: Annotated[
-        Schedule, Setting("APD: whether weight and window follow the verifier's confidence; adaptive.")
-    ] = "adaptive"
+        Schedule,
+        Setting(
+            "APD: whether weight and window follow the verifier's confidence; fixed, or adaptive where tau is given."
+        ),
+    ] = "fixed"
     window: Window = 32
     kv_window: KvWindow = 16
     ngrams: Annotated[

@@ -36,8 +36,8 @@ def section_of(method: str) -> str:
 EVERY_METHOD = Either(tuple(_METHODS.values()), tuple(map(section_of, _METHODS)))
 """What may be set before the method is known."""
 
-SWITCHED_BY = {"draft_temperature": ("initial_temperature", "final_temperature")}
-"""A schedule is meant where its ends are given: it is adaptive then, if nothing else is said of it."""
+SWITCHED_BY = {"draft_temperature": ("initial_temperature", "final_temperature"), "schedule": ("tau",)}
+"""A schedule is meant where its numbers are given: it is adaptive then, if nothing else is said of it."""
 
 
 class MethodSettings(TypedDict, total=False):
