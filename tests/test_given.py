@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from configurations import Choice, Flagged, Outer, Parted, Sectioned
 
 from paceline.errors import ConfigError
 from paceline.given import checked, read_settings
-from paceline.settings import (
-    fields_of,
-    section_fields_of,
-)
+from paceline.settings import Field, Setting, fields_of, section_fields_of
 
 
 def read(path: Path, text: str) -> dict[str, Any]:
@@ -205,3 +202,11 @@ def test_what_the_section_of_a_configuration_cannot_hold(text: str, message: str
         read_settings(tmp_path / "run.yaml", PARTED)
     assert message.replace("{}", f" in {tmp_path / 'run.yaml'}", 1) in str(told.value)
     assert told.value.param
+
+
+def test_a_bare_off_is_the_word_where_that_is_meant() -> None:
+    """YAML 1.1 reads it as false."""
+    word, switch = Field("word", Literal["off", "on"], Setting("")), Field("switch", bool, Setting(""))
+    assert checked({"word": False, "switch": False}, [word, switch]) == {"word": "off", "switch": False}
+    with pytest.raises(ConfigError, match=r"word is True\. It must be 'off' or 'on'"):
+        checked({"word": True}, [word])

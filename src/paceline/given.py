@@ -43,14 +43,19 @@ def checked(values: Mapping[Any, Any], allowed: Sequence[Field], path: Path | No
             raise _unknown(key, value, known, path)
         if key in given:
             raise ConfigError(f"{key} is set twice.", remedy="Leave one out.", param=key)
-        word = known[key].setting.null_word
-        if word and value in (None, word):
+        said, word = _said(value, known[key]), known[key].setting.null_word
+        if word and said in (None, word):
             given[key] = word
-        elif suits(value, known[key]):
-            given[key] = value
+        elif suits(said, known[key]):
+            given[key] = said
         else:
-            raise refusal(known[key], value, key, f" in {path}" if path else "")
+            raise refusal(known[key], said, key, f" in {path}" if path else "")
     return canonical(given, allowed)
+
+
+def _said(value: object, field: Field) -> object:
+    """The word `off` where YAML, which reads a bare one as false, hides it."""
+    return "off" if value is False and suits("off", field) and not suits(value, field) else value
 
 
 def _taken_apart(values: Mapping[Any, Any], known: Mapping[str, Field]) -> Iterator[tuple[Any, Any]]:

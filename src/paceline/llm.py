@@ -225,7 +225,9 @@ def _is_one(prompts: object) -> bool:
 
 def _check_batch(max_batch: int) -> None:
     if type(max_batch) is not int or max_batch < 1:
-        raise ConfigError(f"max_batch is {max_batch!r}.", remedy="It must be at least 1.", param="max_batch")
+        raise ConfigError(
+            f"max_batch is {max_batch!r}.", remedy="It must be an integer of at least 1.", param="max_batch"
+        )
 
 
 def _load_target(folder: Path, precision: Precision, device: torch.device) -> Transformer:

@@ -31,8 +31,13 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ),
     ("dflash", {"rescorer": "small", "candidate_num": 1}, "rescorer is 'small', and candidate_num is 1: it has no eff"),
     ("dflash", {"max_nodes": 12, "candidate_num": 1}, "max_nodes is 12, and candidate_num is 1"),
-    ("dflash", {"pruning_threshold": 0.45, "block_size": 8}, "pruning_threshold is 0.45, and candidate_num is not set"),
+    (
+        "dflash",
+        {"pruning_threshold": 0.45, "block_size": 8},
+        "pruning_threshold is 0.45, and block_size is 8: it has no",
+    ),
     ("dflash", {"block_size": 1, "candidate_num": 6}, "candidate_num is 6, and block_size is 1: it has no effect."),
+    ("dflash", {"max_nodes": 7, "block_size": 8, "candidate_num": 1}, "max_nodes is 7, and candidate_num is 1"),
     ("dflash", {"block_size": 1, "overlap": 2, "lookup": 4}, "overlap is 2, and block_size is 1"),
     ("apd", {"tau": 0.3, "schedule": "fixed"}, "tau is 0.3, and schedule is 'fixed': it has no effect."),
     ("diffusion", {"eps": 0.1, "steps": 4}, "eps is 0.1, and step_schedule is 'even': it has no effect."),
@@ -48,6 +53,14 @@ def test_what_can_have_no_effect_is_refused(method: str, given: dict[str, Any], 
     assert str(caught.value).startswith(message)
     assert str(caught.value).endswith("or leave it out.")
     assert caught.value.param in given
+
+
+def test_steps_of_no_block_are_refused_where_a_user_asks_for_them() -> None:
+    with pytest.raises(ConfigError, match=r"diffusion_steps is 4, and block_size is 1: it has no effect\. Raise block"):
+        settings_of("dflash", {"block_size": 1, "diffusion_steps": 4})
+    assert settings_of("dflash", {"dflash_params": {"block_size": 1, "diffusion_steps": 4}}) == Speculation(
+        block_size=1, diffusion_steps=4
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Knows the terminal and the records of `completion`, nothing of models.
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Iterator
@@ -39,7 +40,13 @@ def printable(text: str) -> str:
 
 
 def write(text: str) -> None:
-    """Send text to stdout at once; on a terminal only what is `printable`."""
+    """Send text to stdout at once; on a terminal only what is `printable`.
+
+    Raises:
+        OSError: nobody can read it.
+    """
+    if sys.stdout is None:  # it was closed before Python started
+        raise OSError(errno.EBADF, "stdout is closed")
     sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
 

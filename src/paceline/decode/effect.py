@@ -20,15 +20,17 @@ class _Need(NamedTuple):
 
     Attributes:
         settings: which.
-        others: the settings that it hangs on; the first is told.
+        others: the settings that it hangs on; the first that is set is told.
         met: whether it is so, of the settings of a method.
         remedy: how it gets so.
+        sections: refused inside of a section, too.
     """
 
     settings: tuple[str, ...]
     others: tuple[str, ...]
     met: Callable[[Any], bool]
     remedy: str
+    sections: bool = True
 
 
 _COPIES = ("lookup_file", "prompt_lookup_min", "prompt_lookup_max", "lookup_factor")
@@ -39,11 +41,18 @@ _NEEDS: dict[str, tuple[_Need, ...]] = {
     "dflash": (
         _Need(_COPIES, ("lookup",), lambda own: own.lookup > 0, "Set lookup"),
         _Need(("rescorer_weight",), ("rescorer",), lambda own: own.rescorer is not None, "Name a rescorer"),
-        _Need(  # not diffusion_steps: a profile sets that, and the command line hands on a profile's as a file's
+        _Need(
             ("draft_temperature", "overlap", *_ENDS, *_TREES),
             ("block_size",),
             lambda own: own.block_size != 1,
             "Raise block_size",
+        ),
+        _Need(  # the command line hands on what a profile sets in a section as if a file did
+            ("diffusion_steps",),
+            ("block_size",),
+            lambda own: own.block_size != 1,
+            "Raise block_size",
+            sections=False,
         ),
         _Need(
             ("candidate_num",),
@@ -73,6 +82,7 @@ _NEEDS: dict[str, tuple[_Need, ...]] = {
 
 _NOTHING: Mapping[str, object] = {
     "candidate_num": 1,
+    "diffusion_steps": 1,
     "draft_temperature": "off",
     "lookup_file": None,
     "overlap": 0,
@@ -94,10 +104,11 @@ def check_effects(method: str, own: Any, asked: Collection[str], inside: Collect
         ConfigError: names the setting, that which it hangs on, and what would give it an effect.
     """
     for need in _NEEDS.get(method, ()):
-        given = [*asked, *(() if set(need.others) & set(asked) else inside)]
+        given = [*asked, *(inside if need.sections and not set(need.others) & set(asked) else ())]
         idle = [name for name in need.settings if name in given and not _asks_for_nothing(name, own)]
         if idle and not need.met(own):
-            told = ", and ".join(f"{name} is {_word(getattr(own, name))}" for name in (idle[0], need.others[0]))
+            other = next((name for name in need.others if getattr(own, name) is not None), need.others[0])
+            told = ", and ".join(f"{name} is {_word(getattr(own, name))}" for name in (idle[0], other))
             remedy = f"{need.remedy}, or leave it out."
             raise ConfigError(f"{told}: it has no effect.", remedy=remedy, param=idle[0])
 
