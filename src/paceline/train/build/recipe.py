@@ -92,7 +92,7 @@ def bundled_recipe(out: Path, scale: float = 1.0) -> Recipe:
         dllm=DllmConfig(checked, fit(3000, 3e-3), longest_row=256, run_share=0.6, longest_run=96),
         practice_text=Counts(100, scaled(2000, 100), 50, scaled(60_000, 100), scaled(40_000, 100), library=False),
         practice=DllmConfig(out / "corpus-of-tasks", fit(1100, 2e-3), longest_row=256, run_share=0.4, longest_run=96),
-        verifier=VerifierConfig(checked, fit(2000, 5e-3)),
+        verifier=VerifierConfig(checked, fit(1000, 5e-3)),
         samples=SamplesConfig(said, window=16, kv_window=8, precision="mixed"),
         problems=scaled(150, 6),
     )
