@@ -15,6 +15,7 @@ from tiny import run_flat, tiny_cache, tiny_drafter_spec, tiny_spec, tiny_transf
 from torch import Tensor
 
 from paceline.decode.dflash import DFlash
+from paceline.decode.draft_context import remember
 from paceline.decode.target import Target
 from paceline.errors import TrainingError
 from paceline.models.attention import Segment
@@ -126,7 +127,7 @@ def test_training_sees_what_decoding_sees(target: Transformer, drafter: Drafter,
         decoder = DFlash(Target(target, 64, drafter.spec.target_layer_ids), drafter, block)
         sequence = decoder.open(TOKENS[0, :anchor].tolist(), Sampling(), 0)
         decoder.prefill([sequence])
-        decoder.remember([sequence])
+        remember(drafter, [sequence])
         assert sequence.draft_cache is not None
         tokens = torch.tensor([int(TOKENS[0, anchor]), *[drafter.spec.mask_token_id] * (block - 1)])
         attend = drafter.attention([Segment(block, sequence.draft_cache)])
