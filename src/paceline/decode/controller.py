@@ -116,8 +116,8 @@ class Controller:
         """
         drafted = proposal.parents[: len(proposal.scores)]
         if not drafted:
-            if plan != PLAIN and not proposal.tokens:  # none was worth its row
-                pace.in_vain()
+            if plan != PLAIN:
+                pace.in_vain(rest=not proposal.tokens)
             return
         path = [node for node in path if node < len(drafted)]
         checked = min(checked, len(path) + ((path[-1] if path else ROOT) in drafted))

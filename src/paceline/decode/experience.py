@@ -61,9 +61,15 @@ class Pace:
             likely = (accepted[place] + _PRIOR_WEIGHT * likely) / (checked[place] + _PRIOR_WEIGHT)
         return likely
 
-    def in_vain(self) -> None:
-        """A round drafted, and nothing of it was worth reading: rest, longer each time."""
+    def in_vain(self, rest: bool = True) -> None:
+        """A round drafted, and nothing of that was worth reading: rest, longer each time.
+
+        Args:
+            rest: False where looked-up tokens took the rows, which says little of drafts in other rounds.
+        """
         self.drafted += 1
+        if not rest:
+            return
         self.resting, self.rest = self.rest + 1, longer(self.rest)
 
     def learn(self, steps: int, accepted: int, checked: int, width: float = 1.0) -> None:
