@@ -121,7 +121,7 @@ def test_every_tier_keeps_its_promise(pair: tuple[Path, Path], precision: str, b
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_golden_pair_in_every_tier(precision: str) -> None:
-    llm = LLM(GOLDEN_PAIR / "target", drafter=GOLDEN_PAIR / "draft", precision=precision)  # type: ignore[arg-type]
+    llm = LLM(GOLDEN_PAIR / "target", drafter=GOLDEN_PAIR / "draft", block_size=8, precision=precision)  # type: ignore[arg-type]
     plain = LLM(GOLDEN_PAIR / "target", method="ar")
     sampling, prompt = Sampling(max_tokens=40), [58, 83, 11, 40]
     (answer,), (own,) = llm.generate(prompt, sampling), plain.generate(prompt, sampling)
