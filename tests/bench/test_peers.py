@@ -57,7 +57,7 @@ def with_warnings(test: Any) -> Any:
 def test_all_say_the_same_and_the_official_loop_has_our_rounds(options: DecodeBench) -> None:
     for package in ("transformers", "dflash"):
         pytest.importorskip(package)
-    result = bench_decode(replace(options, peers=ON_TRANSFORMERS, assistant=TARGET))
+    result = bench_decode(replace(options, block_sizes=(8,), peers=ON_TRANSFORMERS, assistant=TARGET))
     methods = result["scenarios"]["custom"]
     assert list(methods) == ["ar", "dflash", *ON_TRANSFORMERS]
     for figures in methods.values():
