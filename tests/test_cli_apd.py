@@ -119,7 +119,7 @@ class Lines(list[str]):
     [
         (("--model", DREAM, "--method", "apd"), "there is no verifier"),
         (("--model", DREAM, "--verifier", SMALL, "--steps", 4), "steps is set, and the method is 'apd': it is a"),
-        (("--model", DREAM, "--verifier", SMALL, "--window", 0), "window is 0. It must be an integer or null of at"),
+        (("--model", DREAM, "--verifier", SMALL, "--window", 0), "window is 0. It must be an integer of at least"),
         (("--model", DREAM, "--verifier", SMALL, "--window", "every"), "window is 'every'"),
         (("--model", DREAM, "--verifier", SMALL, "--schedule", "even"), "schedule is 'even'. It must be 'fixed' or"),
         (("--model", DREAM, "--verifier", DREAM), "a diffusion language model"),

@@ -40,7 +40,7 @@ def test_either_of_two_configurations_stands_as_the_fields_of_both_and_holds_wha
     assert assemble(Choice, {"name": "y", "width": None, "rate": 0.0, "count": None}) == Choice("y", {"rate": 0.0})
     assert assemble(Choice, {"width": "7"}) == Choice(settings={"width": 7})
     assert assemble(Choice, {"width": "all"}) == Choice(settings={"width": None})
-    with pytest.raises(ConfigError, match=r"width is 'x'. It must be an integer or null of at least 1; null is all"):
+    with pytest.raises(ConfigError, match=r"width is 'x'. It must be an integer of at least 1, or all"):
         assemble(Choice, {"width": "x"})
 
 

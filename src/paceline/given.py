@@ -59,10 +59,10 @@ def _said(value: object, field: Field) -> object:
 
 
 def _taken_apart(values: Mapping[Any, Any], known: Mapping[str, Field]) -> Iterator[tuple[Any, Any]]:
-    """Keys and values; a mapping that is no setting itself, but holds some, as these."""
+    """Keys and values; a mapping that is no setting itself, but holds some, as these. An empty one is null in YAML."""
     for key, value in values.items():
-        if isinstance(value, Mapping) and key not in known and _names_in(key, known):
-            yield from _taken_apart({f"{key}.{name}": each for name, each in value.items()}, known)
+        if isinstance(value, Mapping | None) and key not in known and _names_in(key, known):
+            yield from _taken_apart({f"{key}.{name}": each for name, each in (value or {}).items()}, known)
         else:
             yield key, value
 

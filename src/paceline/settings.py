@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
 from paceline.errors import ConfigError
@@ -207,7 +208,10 @@ def described(field: Field) -> str:
     bounds = ((" of at least", field.setting.least), (" of at most", field.setting.most))
     told = " and".join(f"{words} {bound:.15g}" for words, bound in bounds if bound is not None)
     word = field.setting.null_word
-    return kind_described(field.kind) + told + (f"; null is {word}" if word else "")
+    if not word:
+        return kind_described(field.kind) + told
+    others = " or ".join(kind_described(kind) for kind in get_args(field.kind) if kind is not NoneType)
+    return f"{others}{told}, or {word} (None in Python)"
 
 
 def _spelled(field: Field, text: Any) -> Any:

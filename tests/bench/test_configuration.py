@@ -56,7 +56,7 @@ def test_words_are_read(text: str, configuration: Configuration) -> None:
         ("apd,alpha=2", "setting 'apd,alpha=2': alpha is 2. It must be a number of at least 0 and of at most 1."),
         ("apd,alpha=all", "alpha is 'all'"),
         ("apd,alpha=nan", "alpha is nan"),
-        ("apd,window=0", "window is 0. It must be an integer or null of at least 1; null is all."),
+        ("apd,window=0", "window is 0. It must be an integer of at least 1, or all (None in Python)."),
         ("apd,threshold=0.9", "threshold is set, and the method is 'apd'"),
         ("ar,alpha=0.9", "alpha is set, and the method is 'ar'"),
         ("verifier,alpha=0.9", "alpha is set, and the method is 'verifier'"),

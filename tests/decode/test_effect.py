@@ -39,6 +39,7 @@ IDLE: list[tuple[str, dict[str, Any], str]] = [
     ("dflash", {"block_size": 1, "candidate_num": 6}, "candidate_num is 6, and block_size is 1: it has no effect."),
     ("dflash", {"max_nodes": 7, "block_size": 8, "candidate_num": 1}, "max_nodes is 7, and candidate_num is 1"),
     ("dflash", {"block_size": 1, "overlap": 2, "lookup": 4}, "overlap is 2, and block_size is 1"),
+    ("apd", {"tau": 0.3, "alpha": 1.0}, "tau is 0.3, and alpha is 1.0: it has no effect."),
     ("apd", {"tau": 0.3, "schedule": "fixed"}, "tau is 0.3, and schedule is 'fixed': it has no effect."),
     ("diffusion", {"eps": 0.1, "steps": 4}, "eps is 0.1, and step_schedule is 'even': it has no effect."),
 ]

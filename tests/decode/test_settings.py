@@ -46,7 +46,7 @@ def test_the_articles_word_for_the_window() -> None:
         ("lookup", {"lookup": 8}, "lookup is set, and the method is 'lookup': it is a setting of dflash."),
         ("lookup", {"block_size": 8}, "block_size is set, and the method is 'lookup': it is a setting of dflash."),
         ("ar", {"lookup_file": "x"}, "it is a setting of dflash and lookup."),
-        ("apd", {"window": 0}, "window is 0. It must be an integer or null of at least 1; null is all."),
+        ("apd", {"window": 0}, "window is 0. It must be an integer of at least 1, or all (None in Python)."),
         ("apd", {"kv_window": 0}, "kv_window is 0."),
         ("apd", {"window": "all"}, "window is 'all'."),
         ("apd", {"alpha": None}, "alpha is None. It must be a number of at least 0 and of at most 1."),

@@ -74,7 +74,10 @@ _NEEDS: dict[str, tuple[_Need, ...]] = {
             "Raise diffusion_steps: the only pass has the final temperature",
         ),
     ),
-    "apd": (_Need(("tau",), ("schedule",), lambda own: own.schedule == "adaptive", "Set schedule to adaptive"),),
+    "apd": (
+        _Need(("tau",), ("schedule",), lambda own: own.schedule == "adaptive", "Set schedule to adaptive"),
+        _Need(("tau",), ("alpha",), lambda own: 0 < own.alpha < 1, "Set alpha between 0 and 1, which are final"),
+    ),
     "diffusion": (
         _Need(("eps",), ("step_schedule",), lambda own: own.step_schedule == "linear", "Set step_schedule to linear"),
     ),

@@ -65,7 +65,7 @@ def ngram_table(model: Transformer, config: NgramConfig, owner: Owner) -> NgramT
     parts = torch.split(torch.arange(len(found.contexts)), _CONTEXTS_AT_ONCE)
     with memory_is_set_by("places", config.places):
         hidden = torch.empty(len(found.owners), model.spec.hidden_size, dtype=model.dtype)
-    rows = []
+    ids, scores, rest = _empty_rows(len(found.contexts), config.top_k, model.dtype)
     with progress("n-grams", len(batches) + len(parts)) as advance:
         with memory_is_set_by("windows_per_batch", config.windows_per_batch):
             for batch in batches:
@@ -74,9 +74,9 @@ def ngram_table(model: Transformer, config: NgramConfig, owner: Owner) -> NgramT
         for part in parts:
             first, end = np.searchsorted(found.owners, [int(part[0]), int(part[-1]) + 1]).tolist()
             own = torch.from_numpy(found.owners[first:end]) - part[0]
-            rows.append(_rows(model.head(hidden[first:end]), own, config.top_k))
+            ids[part], scores[part], rest[part] = _rows(model.head(hidden[first:end]), own, config.top_k)
             advance("rows made")
-    return NgramTable(owner, torch.from_numpy(found.contexts), *map(torch.cat, zip(*rows, strict=True)))
+    return NgramTable(owner, torch.from_numpy(found.contexts), ids, scores, rest)
 
 
 def frequent_contexts(tokens: Ids, length: int, most: int, places: int) -> Frequent:
@@ -110,6 +110,13 @@ def _read(model: Transformer, windows: Tensor, batch: Tensor, found: Frequent, h
     (here,) = np.nonzero(np.isin(found.windows, batch.numpy()))
     rows = np.searchsorted(batch.numpy(), found.windows[here]) * tokens.shape[1] + found.ends[here]
     hidden[torch.from_numpy(here)] = told[torch.from_numpy(rows)]
+
+
+def _empty_rows(contexts: int, top_k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the rows go. Kept one by one they would lie between the logits of their parts, whose memory could then not
+    be used again: 15 GB for the bundled verifier."""
+    ids = torch.empty(contexts, top_k, dtype=torch.int64)
+    return ids, torch.empty(contexts, top_k, dtype=dtype), torch.empty(contexts, dtype=dtype)
 
 
 def _rows(logits: Tensor, owners: Tensor, top_k: int) -> tuple[Tensor, Tensor, Tensor]:
