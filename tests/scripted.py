@@ -18,7 +18,7 @@ from paceline.completion import Round
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
 from paceline.decode.sequence import Sequence as Decoded
-from paceline.decode.speculation import Plan
+from paceline.decode.speculation import Plan, Speculation
 from paceline.decode.target import Target
 from paceline.decode.tree import Proposal
 from paceline.decode.tree import chain as one_chain
@@ -42,7 +42,9 @@ class ScriptedDFlash(DFlash):
     script: Script = field(kw_only=True)
 
     def _propose(self, sequences: Sequence[Decoded], plans: Sequence[Plan]) -> list[Proposal]:
-        slots = [min(self.block_size - 1, sequence.remaining_tokens) for sequence in sequences]
+        slots = [
+            min(plan.block_size - 1, sequence.remaining_tokens) for sequence, plan in zip(sequences, plans, strict=True)
+        ]
         drafts = [self.script(sequence, count) for sequence, count in zip(sequences, slots, strict=True)]
         return [draft if isinstance(draft, Proposal) else one_chain(draft) for draft in drafts]
 
@@ -78,7 +80,7 @@ def scripted(model: Transformer, block_size: int, script: Script, usable: int | 
     """A scripted decoder for `model`, with a random drafter that taps the first and the last layer."""
     drafter = drafter_of(model)
     target = Target(model, usable or model.spec.vocab_size, drafter.spec.target_layer_ids)
-    return ScriptedDFlash(target, drafter, block_size, script=script)
+    return ScriptedDFlash(target, drafter, Speculation(block_size=block_size), script=script)
 
 
 def plain(model: Transformer, usable: int | None = None) -> Autoregressive:

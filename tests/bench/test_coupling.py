@@ -18,6 +18,7 @@ from paceline.completion import Round
 from paceline.decode.dflash import DFlash
 from paceline.decode.noise import derive_seed
 from paceline.decode.sampling import choose
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.decode.tree import Proposal, chain
 from paceline.engine.loop import Answer, Job, run
@@ -74,7 +75,8 @@ def decoder(size: int = 6) -> DFlash:
     with torch.no_grad():
         model.head.weight.mul_(0.4)
     drafter = tiny_drafter_spec(spec)
-    return DFlash(Target(model, 60, drafter.target_layer_ids), tiny_drafter(drafter, model), size)
+    target, settings = Target(model, 60, drafter.target_layer_ids), Speculation(block_size=size)
+    return DFlash(target, tiny_drafter(drafter, model), settings)
 
 
 def answers(method: DFlash, sampling: Sampling, count: int, ends: Sequence[int] = ()) -> list[Answer]:
@@ -111,7 +113,7 @@ def test_shared_noise_is_what_the_law_is_about() -> None:
             return found
 
     plain = decoder()
-    method, sampling = Shifted(plain.target, plain.drafter, plain.block_size), Sampling(max_tokens=100, temperature=3.0)
+    method, sampling = Shifted(plain.target, plain.drafter, plain.settings), Sampling(max_tokens=100, temperature=3.0)
     total = sum((coupling(plain, sampling, found) for found in answers(method, sampling, 12)), Coupling())
     assert total.z < -5
 

@@ -15,6 +15,7 @@ from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer, w
 from paceline.bench.identity import Verdict, certify, compare, ends_rightly, tolerance
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.models.load import load_transformer
@@ -53,7 +54,7 @@ def test_accepts_plain_decoding_and_dflash(settings: dict[str, Any], dtype: torc
     tapped = Target(transformer, 60, spec.target_layer_ids)
     sampling = Sampling(max_tokens=150, **settings)  # more than are scored at a time
     own = plain(target, sampling)
-    other = decoded(DFlash(tapped, tiny_drafter(spec, transformer), 4), sampling)
+    other = decoded(DFlash(tapped, tiny_drafter(spec, transformer), Speculation(block_size=4)), sampling)
     assert certify(target, PROMPT, sampling, 7, own).identical
     assert certify(target, PROMPT, sampling, 7, other).identical
     assert compare(target, PROMPT, sampling, 7, own=own, other=other).identical

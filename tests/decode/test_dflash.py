@@ -31,6 +31,7 @@ from paceline.decode.dflash import DFlash
 from paceline.decode.draft_context import remember
 from paceline.decode.noise import derive_seed, draw_seed
 from paceline.decode.sequence import Sequence as Decoded
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.decode.tree import EMPTY
 from paceline.engine.loop import Decoder, Job
@@ -161,7 +162,7 @@ class TestRollback:
         """A trained drafter drafts, after every round, what it drafts when all tokens so far are its prompt."""
         target = load_transformer(GOLDEN / "dflash-v1-scaled" / "target", torch.float64)
         drafter = load_drafter(GOLDEN / "dflash-v1-scaled" / "draft", target, torch.float64)
-        decoder = DFlash(Target(target, 256, drafter.spec.target_layer_ids), drafter, 8)
+        decoder = DFlash(Target(target, 256, drafter.spec.target_layer_ids), drafter, Speculation(block_size=8))
         sequence = opened(decoder, [50, 13, 30, 16, 56, 56, 106, 14, 30, 31], max_tokens=120)
         accepted = 0
         while sequence.remaining_tokens > 8:
@@ -228,7 +229,7 @@ class TestBatches:
         """batch-01, with a real drafter that shares the noise."""
         model = tiny_transformer(tiny_spec())
         drafter = drafter_of(model)
-        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, 6)
+        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, Speculation(block_size=6))
         jobs = [Job((5, n), Sampling(max_tokens=15, temperature=2.0), n) for n in range(4)]
         alone = [answer_all(decoder, [job])[0] for job in jobs]
         for answer, expected in zip(answer_all(decoder, jobs, batch=4), alone, strict=True):
@@ -240,7 +241,7 @@ class TestBatches:
         """batch-02: nothing is padded; float32, greedy, each row alone and in the batch."""
         model = tiny_transformer(tiny_spec(), dtype=torch.float32)
         drafter = drafter_of(model)
-        dflash = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, 8)
+        dflash = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, Speculation(block_size=8))
         decoder: Decoder = plain(model) if method == "ar" else dflash
         jobs = [Job(tuple(range(n)), Sampling(max_tokens=20), 0) for n in (3, 17, 40)]
         together = [answer.token_ids for answer in answer_all(decoder, jobs, batch=3)]
@@ -275,7 +276,7 @@ class TestPenaltiesAndBias:
         """Neither committed nor drafted, though both models like it best."""
         model = constant([0.0] * 5 + [2.0] + [0.0] * 58)
         drafter = drafter_of(model)
-        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, 6)
+        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, Speculation(block_size=6))
         sampling = Sampling(max_tokens=30, temperature=1.0, logit_bias={5: -100.0})
         (answer,) = answer_all(decoder, [Job((1,), sampling, 9)])
         assert 5 not in answer.token_ids
@@ -286,7 +287,7 @@ class TestPenaltiesAndBias:
         """The mask id is 63; the target itself may say it, where it is no padding."""
         model = tiny_transformer(tiny_spec())
         drafter = drafter_of(model)
-        decoder = DFlash(Target(model, usable, drafter.spec.target_layer_ids), drafter, 16)
+        decoder = DFlash(Target(model, usable, drafter.spec.target_layer_ids), drafter, Speculation(block_size=16))
         sampling = Sampling(max_tokens=400, temperature=50.0)
         (answer,) = answer_all(decoder, [Job((1,), sampling, 9)])
         drafted = {token for round in answer.rounds for token in round.proposed}
@@ -305,7 +306,7 @@ class TestSeeds:
     def decoder(self) -> DFlash:
         model = tiny_transformer(tiny_spec())
         drafter = drafter_of(model)
-        return DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, 5)
+        return DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, Speculation(block_size=5))
 
     def c(self, seed: int) -> list[Job]:
         return [Job(self.PROMPT, self.HOT, derive_seed(seed, choice), 0, choice) for choice in range(4)]
@@ -361,7 +362,7 @@ def test_drafter_and_target_draw_with_the_same_noise(block_size: int) -> None:
     """So hot that the noise alone decides: nearly all drafts agree; with noise of their own 1 in 64 would."""
     model = tiny_transformer(tiny_spec())
     drafter = drafter_of(model)
-    decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, block_size)
+    decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, Speculation(block_size=block_size))
     (answer,) = answer_all(decoder, [Job((1, 2), Sampling(max_tokens=200, temperature=100.0), 5)])
     drafted = sum(len(round.proposed) for round in answer.rounds)
     assert sum(round.accepted for round in answer.rounds) > 0.5 * drafted
@@ -372,7 +373,7 @@ class TestBlocks:
         """stop-04: never more drafts than tokens are left, as the reference implementation does it."""
         model = tiny_transformer(tiny_spec())
         drafter = drafter_of(model)
-        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, 6)
+        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, Speculation(block_size=6))
         (answer,) = answer_all(decoder, [Job((1, 2), Sampling(max_tokens=11), 0)])
         left = [10 - sum(len(round.committed) for round in answer.rounds[:n]) for n in range(len(answer.rounds))]
         assert [len(round.proposed) for round in answer.rounds] == [min(5, tokens) for tokens in left]
@@ -381,14 +382,14 @@ class TestBlocks:
         model = tiny_transformer(tiny_spec())
         drafter = drafter_of(model)
         drafter.register_forward_pre_hook(lambda *_: pytest.fail("the drafter ran"))
-        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, 1)
+        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, Speculation(block_size=1))
         (answer,) = answer_all(decoder, [Job((1, 2), Sampling(max_tokens=5), 0)])
         assert [round.committed for round in answer.rounds] == [(token,) for token in answer.token_ids[1:]]
 
     def test_a_block_longer_than_the_one_trained(self) -> None:
         model = tiny_transformer(tiny_spec())
         drafter = drafter_of(model, block_size=4)
-        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, 20)
+        decoder = DFlash(Target(model, VOCAB, drafter.spec.target_layer_ids), drafter, Speculation(block_size=20))
         job = Job((1, 2), Sampling(max_tokens=25), 0)
         assert answer_all(decoder, [job])[0].token_ids == answer_all(plain(model), [job])[0].token_ids
 

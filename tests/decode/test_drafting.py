@@ -29,7 +29,7 @@ TARGET = Target(MODEL, 64, DRAFTER.spec.target_layer_ids)
 
 
 def opened(prompt: list[int], **sampling: Any) -> Sequence:
-    decoder = DFlash(TARGET, DRAFTER, 8)
+    decoder = DFlash(TARGET, DRAFTER, Speculation(block_size=8))
     sequence = decoder.open(prompt, Sampling(max_tokens=40, **sampling), seed=3)
     decoder.prefill([sequence])
     remember(decoder.drafter, [sequence])

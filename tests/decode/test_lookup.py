@@ -68,10 +68,10 @@ def test_dflash_reads_what_followed_earlier_beside_its_drafts() -> None:
     drafter = drafter_of(model)
     target = Target(model, 64, drafter.spec.target_layer_ids)
     job = Job((*range(60), 5, 6), Sampling(max_tokens=45), 0)
-    alone = answer_all(DFlash(target, drafter, 4), [job])[0]
-    settings = Speculation(candidate_num=1, lookup=10, lookup_factor=9.0)
-    joined = answer_all(DFlash(target, drafter, 4, settings), [job])[0]
-    known = DFlash(target, drafter, 4, settings, known=SuffixIndex(range(60), 8))
+    alone = answer_all(DFlash(target, drafter, Speculation(block_size=4)), [job])[0]
+    settings = Speculation(block_size=4, lookup=10, lookup_factor=9.0)
+    joined = answer_all(DFlash(target, drafter, settings), [job])[0]
+    known = DFlash(target, drafter, settings, known=SuffixIndex(range(60), 8))
     helped = answer_all(known, [Job((5, 6), job.sampling, 0)])[0]
     assert alone.token_ids == joined.token_ids == helped.token_ids == list(range(7, 52))
     assert length(alone) < 3

@@ -26,12 +26,12 @@ def test_the_decoder_has_what_was_asked_for() -> None:
     drafter = tiny_drafter(tiny_drafter_spec(model.spec), model)
     assert decoder_of("ar", Parts(model=model, usable_tokens=60)).name == "ar"
     dflash: Any = decoder_of("dflash", Parts(model=model, partner=drafter, usable_tokens=60))
-    assert (dflash.name, dflash.block_size, dflash.target.taps) == ("dflash", 4, (0, 1))
+    assert (dflash.name, dflash.settings, dflash.target.taps) == ("dflash", Speculation(), (0, 1))
     assert dflash.controller.block_sizes == (4,)
     dflash = decoder_of(
         "dflash", Parts(model=model, partner=drafter, usable_tokens=60, settings=Speculation(block_size=9))
     )
-    assert (dflash.block_size, dflash.target, dflash.controller) == (9, target_of(model, drafter, 60), None)
+    assert (dflash.settings.block_size, dflash.target, dflash.controller) == (9, target_of(model, drafter, 60), None)
 
 
 def test_what_looks_up_has_its_settings_and_the_known_text() -> None:

@@ -19,6 +19,7 @@ from tiny import GOLDEN, fill_block, remember, run_flat, tiny_cache, tiny_contex
 from torch import Tensor
 
 from paceline.decode.dflash import DFlash
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.engine.loop import Job
 from paceline.models.drafter import Drafter
@@ -93,7 +94,8 @@ def test_generations(case: str, index: int) -> None:
     generation = cases["cases"][index]
     prompt = generation.get("prompt") or cases["cases"][generation["prompt_index"]]["prompt"]
     target, drafter = pair(case)
-    decoder = DFlash(Target(target, 256, drafter.spec.target_layer_ids), drafter, generation["block_size"])
+    settings = Speculation(block_size=generation["block_size"])
+    decoder = DFlash(Target(target, 256, drafter.spec.target_layer_ids), drafter, settings)
     stops = tuple(generation["stop_token_ids"] or ())
     sampling = Sampling(max_tokens=generation["max_new_tokens"], stop_token_ids=stops)
     (answer,) = answer_all(decoder, [Job(tuple(prompt), sampling, seed=0)])

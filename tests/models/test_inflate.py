@@ -10,6 +10,7 @@ from tiny import run_flat, tiny_cache, tiny_drafter, tiny_drafter_spec, tiny_spe
 
 from paceline.completion import Round
 from paceline.decode.dflash import DFlash
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.errors import UnsupportedModel
 from paceline.models.drafter_spec import DFlash2
@@ -58,8 +59,10 @@ def test_every_round_is_the_same(factor: int, taps: tuple[int, ...]) -> None:
         return [(round.proposed, round.reference, round.committed) for round in done]
 
     for sampling in (Sampling(max_tokens=90), Sampling(max_tokens=90, temperature=0.8)):
-        plain = rounds(DFlash(Target(model, 64, taps), drafter, 4), sampling)
-        assert rounds(DFlash(Target(wide, 64, taps), inflate_drafter(drafter, wide, factor), 4), sampling) == plain
+        settings = Speculation(block_size=4)
+        plain = rounds(DFlash(Target(model, 64, taps), drafter, settings), sampling)
+        decoder = DFlash(Target(wide, 64, taps), inflate_drafter(drafter, wide, factor), settings)
+        assert rounds(decoder, sampling) == plain
 
 
 def test_a_dflash_2_drafter_is_refused() -> None:

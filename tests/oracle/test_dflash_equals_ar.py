@@ -15,6 +15,7 @@ from scripted import Watched, accepting, answer_all, copying, drafter_of, plain,
 from tiny import tiny_spec
 
 from paceline.decode.dflash import DFlash
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.engine.loop import Answer, Decoder, Job
 from paceline.request import Sampling
@@ -43,7 +44,7 @@ def decoder_for(family: str, drafter: str, block_size: int, oracle: list[Answer]
     model, usable, how = models(family), USABLE[family], DRAFTERS[drafter]
     if isinstance(how, dict):
         real = drafter_of(model, causal=(block_size % 2 == 0,))
-        return DFlash(Target(model, usable, real.spec.target_layer_ids), real, block_size)
+        return DFlash(Target(model, usable, real.spec.target_layer_ids), real, Speculation(block_size=block_size))
     truths = {(answer.job.prompt, answer.job.seed): answer.token_ids for answer in oracle}
     return scripted(model, block_size, copying(truths, how, VOCAB, salt=drafter), usable)
 
@@ -146,7 +147,7 @@ def test_deeper_drafters_with_sliding_layers_and_all_switches() -> None:
     for taps, causal in (((1, 0), (True, False)), ((0,), (False, False))):
         drafter = drafter_of(model, block=block, target_layer_ids=taps, causal=causal, **switches)
         for block_size in (3, 8):
-            decoder = DFlash(Target(model, VOCAB, taps), drafter, block_size)
+            decoder = DFlash(Target(model, VOCAB, taps), drafter, Speculation(block_size=block_size))
             assert list(map(outcome, answer_all(decoder, jobs, batch=3))) == oracle
 
 

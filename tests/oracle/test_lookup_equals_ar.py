@@ -39,6 +39,7 @@ def lookup(model: Any, usable: int, answers: list[Any], rng: random.Random) -> P
 
 def beside_drafter(model: Any, usable: int, answers: list[Any], rng: random.Random) -> DFlash:
     settings = Speculation(
+        block_size=rng.choice((1, 2, 5, 9)),
         lookup=rng.choice((1, 5, 12)),
         prompt_lookup_min=1,
         prompt_lookup_max=rng.choice((2, 8)),
@@ -49,7 +50,7 @@ def beside_drafter(model: Any, usable: int, answers: list[Any], rng: random.Rand
     )
     drafter = drafter_of(model)
     target = Target(model, usable, drafter.spec.target_layer_ids)
-    return DFlash(target, drafter, rng.choice((1, 2, 5, 9)), settings, known=known(answers, usable, rng))
+    return DFlash(target, drafter, settings, known=known(answers, usable, rng))
 
 
 @pytest.mark.parametrize("make", [lookup, beside_drafter])

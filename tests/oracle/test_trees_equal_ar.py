@@ -28,6 +28,7 @@ from paceline.request import Sampling
 def speculation(rng: random.Random) -> Speculation:
     """Any settings, spread over all of them."""
     return Speculation(
+        block_size=rng.randrange(2, 17),
         candidate_num=rng.choice((1, 2, 3, 6, 40)),
         max_nodes=rng.choice((1, 5, 12, 32)),
         pruning_threshold=rng.choice((0.0, 0.0, 0.3, 1.0)),
@@ -52,7 +53,7 @@ def test_any_settings_give_the_tokens_of_plain_decoding(family: str) -> None:
         target = Target(model, usable, real.spec.target_layer_ids)
         joint = SmallModel(Target(small, usable)) if index % 2 else None
         ways = {"noisy": index % 5 > 0, "selecting": index % 6 > 0, "scored": index % 4 == 1}
-        decoder = DFlash(target, real, rng.randrange(2, 17), speculation(rng), joint=joint, **ways)
+        decoder = DFlash(target, real, speculation(rng), joint=joint, **ways)
         answers = answer_all(decoder, jobs, batch=index % 4 + 1, **whole)
         assert list(map(outcome, answers)) == list(map(outcome, oracle)), decoder.settings
         rounds = [round for answer in answers for round in answer.rounds]
@@ -83,7 +84,7 @@ def test_a_controller_never_changes_the_text(costs: Costs, right: float) -> None
     it.calibration.right[:] = [40.0 * right] * len(it.calibration.right)
     it.calibration.seen[:] = [40.0] * len(it.calibration.seen)
     target = Target(model, VOCAB, real.spec.target_layer_ids)
-    decoder = DFlash(target, real, 9, settings, it, SmallModel(Target(small, VOCAB)), known)
+    decoder = DFlash(target, real, settings, it, SmallModel(Target(small, VOCAB)), known)
     answers = answer_all(decoder, jobs, batch=3)
     assert list(map(outcome, answers)) == list(map(outcome, oracle))
     for answer in answers:

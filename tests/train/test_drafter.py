@@ -16,6 +16,7 @@ from torch import Tensor
 
 from paceline.decode.dflash import DFlash
 from paceline.decode.draft_context import remember
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.errors import TrainingError
 from paceline.models.attention import Segment
@@ -124,7 +125,7 @@ def test_training_sees_what_decoding_sees(target: Transformer, drafter: Drafter,
     weights = decay_weights(torch.arange(1, block), GAMMA)
     losses = []
     for anchor in ANCHORS:
-        decoder = DFlash(Target(target, 64, drafter.spec.target_layer_ids), drafter, block)
+        decoder = DFlash(Target(target, 64, drafter.spec.target_layer_ids), drafter, Speculation(block_size=block))
         sequence = decoder.open(TOKENS[0, :anchor].tolist(), Sampling(), 0)
         decoder.prefill([sequence])
         remember(drafter, [sequence])

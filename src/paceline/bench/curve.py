@@ -34,6 +34,7 @@ from paceline.bench.race import (
 from paceline.bench.scenarios import read_scenarios
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.errors import ConfigError
 from paceline.llm import LLM
@@ -183,7 +184,8 @@ def _methods(
 
 def _method(block_size: int, llm: LLM, clock: ModelClock, sampling: Sampling) -> Method:
     assert llm.drafter is not None, "a curve has a drafter"
-    decoder = Autoregressive(_plain(llm)) if block_size == 1 else DFlash(llm.target, llm.drafter, block_size)
+    blocks = Speculation(block_size=block_size)
+    decoder = Autoregressive(_plain(llm)) if block_size == 1 else DFlash(llm.target, llm.drafter, blocks)
     return Method(decode_with(decoder, llm, clock, sampling), pass_bytes(llm.model), splits_time=True)
 
 

@@ -172,7 +172,7 @@ def _law_of(decoder: Decoder[Any], sampling: Sampling) -> Callable[[Task, Sample
     """Of chains of a drafter that draws the tokens of its slots; None where drafts are no matter of chance."""
     if is_greedy(sampling) or not isinstance(decoder, DFlash) or decoder.controller is not None:
         return None
-    if decoder.block_size == 1 or decoder.drafter.selector is not None:
+    if decoder.settings.block_size == 1 or decoder.drafter.selector is not None:
         return None
     return lambda task, sample: recompute(decoder, task.prompt, sampling, task.seed, sample.tokens, sample.rounds)
 

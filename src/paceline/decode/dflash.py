@@ -14,8 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -44,9 +43,9 @@ class DFlash:
     """Rounds of drafting and reading.
 
     Attributes:
-        block_size: rows of a block, the anchor included: at most block_size - 1 drafts are accepted, and a bonus token.
-        settings: what else a round proposes, a chain by default; the text is the same with all of them.
-        controller: chooses blocks, steps and nodes anew in each round; None keeps to block size and settings.
+        settings: what a round proposes; the text is the same with all of them. Of a block of n rows, the anchor among
+            them, at most n - 1 drafts are accepted, and a bonus token comes behind.
+        controller: chooses blocks, steps and nodes anew in each round, where the block size is auto, and only there.
         joint: weighs candidates anew, and knows how tokens follow each other.
         known: a text that answers may repeat, beside their prompts.
         noisy, selecting, scored: as in `Drafting`.
@@ -54,8 +53,7 @@ class DFlash:
 
     target: Target
     drafter: Drafter
-    block_size: int
-    settings: Speculation = field(default_factory=partial(Speculation, candidate_num=1))
+    settings: Speculation
     controller: Controller | None = None
     joint: Joint | None = None
     known: SuffixIndex | None = None
@@ -111,8 +109,9 @@ class DFlash:
         return rounds
 
     def _plan(self, sequences: Many[Sequence], found: list[Proposal]) -> list[Plan]:
-        if self.controller is None:
-            return [Plan(self.block_size, self.settings.diffusion_steps)] * len(sequences)
+        if self.settings.block_size != "auto":
+            return [Plan(self.settings.block_size, self.settings.diffusion_steps)] * len(sequences)
+        assert self.controller is not None
         return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences), found)
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
@@ -138,7 +137,7 @@ class DFlash:
 
     def _put_aside(self, sequence: Sequence, features: Tensor | None) -> None:
         """Keep features of committed tokens until the drafter needs them; if it ever does."""
-        if self.block_size > 1 and features is not None:
+        if self.settings.block_size != 1 and features is not None:
             sequence.unread.append(features)
 
     def _look_back(

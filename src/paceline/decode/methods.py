@@ -75,10 +75,9 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Prompt
     if isinstance(partner, Drafter):
         assert settings is None or isinstance(settings, Speculation)
         settings, target, joint = settings or Speculation(), target_of(model, partner, usable_tokens), _joint(parts)
-        size, known = settings.block_size, parts.known
-        if size == "auto":
-            return _controlled(target, partner, settings, joint, known)
-        return DFlash(target, partner, size, settings, joint=joint, known=known, scored=parts.scored)
+        chooses = _controller(target, partner, settings, joint) if settings.block_size == "auto" else None
+        scored = parts.scored or chooses is not None
+        return DFlash(target, partner, settings, chooses, joint, parts.known, scored=scored)
     if method == "lookup":
         assert isinstance(settings, Lookup)
         return PromptLookup(target_of(model, None, usable_tokens), settings, parts.known)
@@ -97,14 +96,11 @@ def _joint(parts: Parts) -> Joint | None:
     return None if parts.rescorer is None else TableOfNgrams(parts.rescorer)
 
 
-def _controlled(
-    target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None, known: SuffixIndex | None
-) -> DFlash:
-    """DFlash that chooses blocks and nodes by itself; the settings bound what it may choose."""
+def _controller(target: Target, drafter: Drafter, settings: Speculation, joint: Joint | None) -> Controller:
+    """What chooses blocks and nodes, within the bounds of the settings."""
     longest = drafter.spec.block_size
     sizes = (*(size for size in _BLOCKS if size < longest), longest)
     first = min(first_block_size(target.model.spec.hidden_size), longest)
     book = CostBook(Drafting(target, drafter, settings, joint, scored=True), sizes)
     steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
-    chooses = Controller(book.costs, sizes, first, steps)
-    return DFlash(target, drafter, longest, settings, chooses, joint, known, scored=True)
+    return Controller(book.costs, sizes, first, steps)
