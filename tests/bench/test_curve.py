@@ -36,6 +36,10 @@ def options(tmp_path: Path) -> CurveBench:
     return CurveBench(TARGET, DRAFT, prompts=path, max_tokens=24, repeats=2, block_sizes=(8, 1, 4))
 
 
+def size_of(decoder: Any) -> int:
+    return decoder.settings.block_size if decoder.name == "dflash" else 1
+
+
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], list[Sample]]:
     """Every measurement of the run, by precision and block size, warm-up included."""
@@ -49,7 +53,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, int], list[Sample
         tier = {"float32float32": "exact", "bfloat16float32": "mixed", "bfloat16bfloat16": "half"}[
             "".join(each.removeprefix("torch.") for each in name)
         ]
-        samples = taken.setdefault((tier, getattr(decoder, "block_size", 1)), [])
+        samples = taken.setdefault((tier, size_of(decoder)), [])
 
         def timed(task: Task) -> Sample:
             samples.append(decode(task))
@@ -124,7 +128,7 @@ def test_the_baseline_is_measured_though_nobody_asks_for_it(options: CurveBench)
 
 def test_a_wrong_answer_is_found(options: CurveBench, monkeypatch: pytest.MonkeyPatch) -> None:
     def lie(decoder: Any, _: Task, sample: Sample) -> Sample:
-        return wrong_token(sample) if getattr(decoder, "block_size", 1) == 4 else sample
+        return wrong_token(sample) if size_of(decoder) == 4 else sample
 
     monkeypatch.setattr(bench_curve_module, "decode_with", lying(bench_curve_module.decode_with, lie))
     result = bench_curve(replace(options, precisions=("exact",), repeats=1))
