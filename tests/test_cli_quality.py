@@ -49,7 +49,7 @@ def test_frontier_measures_what_is_asked_and_draws(run: Run, models: Any, tmp_pa
     told = run("bench", "frontier", *models, *shape, "--plot", tmp_path / "out.svg", "--json", tmp_path / "out.json")
     assert told.code == 0, told.err
     assert "Nothing is both as right and as fast as" in told.out
-    assert "<!-- kv=all -->" in (tmp_path / "out.svg").read_text()
+    assert "<!-- APD -->" in (tmp_path / "out.svg").read_text()
     result = json.loads((tmp_path / "out.json").read_text())
     assert [point["setting"] for point in result["points"]] == ["apd,kv_window=all", "diffusion,threshold=0.5", "ar"]
     assert result["bench"] == "frontier"
@@ -62,6 +62,8 @@ def test_frontier_measures_what_is_asked_and_draws(run: Run, models: Any, tmp_pa
         (("--setting", "sd"), "There is no method 'sd'. Known: ar, dflash, verifier, diffusion, apd."),
         (("--kinds", "sums,riddles"), "kind is 'riddles'. There are: sums, records, functions."),
         (("--plot", "out.gif"), "has no known ending"),
+        (("--plot", TARGET / "config.json" / "out.png"), "out.png' cannot be written"),
+        (("--json", TARGET / "config.json" / "out.json"), "out.json' cannot be written"),
         (("--dllm", TARGET), "the model is autoregressive: it has no mask token"),
         (("--verifier", GOLDEN / "apd-tiny" / "dream"), "a diffusion language model: it has no next token"),
     ],

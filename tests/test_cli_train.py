@@ -217,7 +217,7 @@ def test_another_objective_learns_from_the_same_answers(run: Run, built: Path, t
     refused = run("train", "drafter", *given, "--count", 8)
     assert "answers of other settings" in refused.err
     empty = run("train", "drafter", *given[:-1], built, *same)
-    assert "holds no answers" in empty.err
+    assert "holds no texts" in empty.err
 
 
 def learn_from(run: Run, corpus: Path, target: Path, answers: Path, out: Path, *more: object) -> SimpleNamespace:

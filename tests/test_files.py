@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from paceline.files import write_atomically
+from paceline.files import check_writable, write_atomically
 
 
 def test_a_file_is_replaced_and_missing_folders_are_made(tmp_path: Path) -> None:
@@ -50,3 +50,12 @@ def test_a_failure_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:
         write_atomically(path, fail)
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_can_be_written_is_found_out_and_leaves_no_trace(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    for place in (tmp_path / "file", tmp_path / "new", tmp_path / "some" / "folder" / "new", Path("/dev/null")):
+        check_writable(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    with pytest.raises(OSError, match="file"):
+        check_writable(tmp_path / "file" / "new")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 
-__all__ = ["write_atomically", "write_text"]
+__all__ = ["check_writable", "write_atomically", "write_text"]
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -33,3 +34,16 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a text file whole, in UTF-8."""
     write_atomically(path, lambda draft: draft.write_text(text, encoding="utf-8"))
+
+
+def check_writable(path: Path) -> None:
+    """Find out whether a file could be written, before there is anything to write; nothing is made of it.
+
+    Raises:
+        OSError: it could not.
+    """
+    if path.exists() and not path.is_file():
+        return
+    folder = next(each for each in path.resolve().parents if each.exists())
+    with TemporaryFile(dir=folder):
+        pass

@@ -27,6 +27,10 @@ from paceline.errors import ConfigError
                 Remasking("left_to_right", tokens_per_step=2),
             ),
         ),
+        (
+            "diffusion,end_last=true",
+            Configuration("diffusion,end_last=true", "diffusion", Remasking(end_last=True)),
+        ),
         ("apd", Configuration("apd", "apd", Adaptive())),
         (
             "apd,alpha=0.7,kv_window=all,window_size=9,schedule=fixed",

@@ -231,7 +231,8 @@ def test_tables_and_picture(options: QualityBench, models: dict[str, Path], tmp_
     for words in ("apd", "AR ", "[42.3]", "[68.1]", "[178.5]", "[22.7 GB]", "[45 ms]", "3 held-out problems",
                   "no right answer", "Nothing is both as right and as fast as: ", "problems tell little"):  # fmt: skip
         assert words in told, words
-    save_plot(result, tmp_path / "plot.svg")
+    spread = [point | {"accuracy": index / 10} for index, point in enumerate(result["points"])]
+    save_plot(result | {"points": spread}, tmp_path / "plot.svg")
     drawn = (tmp_path / "plot.svg").read_text()
     for words in ("DFlash", "masked diffusion", "APD", "APD, fixed", "schedule=fixed,window=8", "threshold=0.9"):
         assert f"<!-- {words} -->" in drawn, words
@@ -314,3 +315,13 @@ def test_the_frontier_is_what_a_slow_definition_says() -> None:
     assert frontier(points) == [
         points[places.index(place)]["setting"] for place in sorted(set(places)) if not beaten(place)
     ]
+
+
+def test_names_that_would_cover_each_other_are_left_out(options: QualityBench, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = bench_quality(replace(options, problems=2, settings=("ar", "diffusion,threshold=0.9"), reference="ar"))
+    shared = {"tokens_per_second": 9.0, "accuracy": 0.5}
+    points = [point | shared for point in result["points"]]
+    save_plot(result | {"points": points}, tmp_path / "plot.svg")
+    drawn = (tmp_path / "plot.svg").read_text()
+    assert sum(f"<!-- {name} -->" in drawn for name in ("ar", "threshold=0.9")) == 1

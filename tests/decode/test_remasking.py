@@ -45,6 +45,7 @@ from paceline.errors import ConfigError
         ({"step_schedule": "linear"}, "step_schedule linear needs steps"),
         ({"window": 0, "strategy": "left_to_right"}, "window is 0. It must be an integer of at least 1, or all"),
         ({"kv_window": 0, "strategy": "left_to_right"}, "kv_window is 0"),
+        ({"window": 2, "tokens_per_step": 3, "strategy": "left_to_right"}, "a pass fixes no more masks than it sees"),
         ({"end_last": True, "strategy": "left_to_right"}, "end_last is True and strategy is 'left_to_right'"),
         ({"end_last": None}, "end_last is None. It must be true or false"),
         ({"window": 4}, "strategy must be left_to_right"),

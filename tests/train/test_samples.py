@@ -100,8 +100,25 @@ def test_greedy_samples_take_the_likeliest_token(corpus: Path, tmp_path: Path) -
         assert texts.tokens[row, answer].tolist() == said.ids[row, before, 0].tolist()
 
 
+def test_a_corpus_with_fewer_beginnings_than_asked_for(corpus: Path, tmp_path: Path) -> None:
+    """Of five parts there are as many as have texts."""
+    config = SamplesConfig(replace(TEXTS, count=100, part=20), teacher_top_k=3)
+    with pytest.warns(UserWarning, match=r"has 40 such beginnings, count is 100"):
+        generate_samples(dllm(), corpus, (1,), config, frozenset({END}), tmp_path / "s")
+    assert [path.name for path in sorted((tmp_path / "s").iterdir())] == ["part-0000.npz", "part-0001.npz"]
+    assert len(load_samples(tmp_path / "s")[0].tokens) == 40
+
+
+@pytest.mark.parametrize("broken", [b"", b"PK", b"text"])
+def test_a_damaged_part_is_named(corpus: Path, tmp_path: Path, broken: bytes) -> None:
+    generate_samples(dllm(), corpus, (1,), SamplesConfig(TEXTS, teacher_top_k=3), frozenset({END}), tmp_path / "s")
+    (tmp_path / "s" / "part-0001.npz").write_bytes(broken)
+    with pytest.raises(TrainingError, match=r"part-0001.npz cannot be read: .* Remove it: the same command makes"):
+        load_samples(tmp_path / "s")
+
+
 def test_what_cannot_be_done(corpus: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="holds no samples"):
+    with pytest.raises(TrainingError, match="holds no texts"):
         load_samples(tmp_path)
     with pytest.raises(ConfigError, match="teacher_top_k is 63, of 62 tokens"):
         generate_samples(dllm(), corpus, (1,), SamplesConfig(TEXTS, teacher_top_k=63), frozenset({END}), tmp_path)

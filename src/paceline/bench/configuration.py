@@ -57,14 +57,16 @@ def _values(words: Sequence[str]) -> dict[str, Any]:
         if not sign or not name or not value or name in given:
             told = f"{name} is set twice." if name in given else f"{word!r:.40} is no setting."
             raise ConfigError(told, remedy="Write name=value, each name once, with commas between them.")
-        given[name] = _number(value)
+        given[name] = _said(value)
     values = canonical(given, EVERY_METHOD.fields)
     null_words = {field.name: field.setting.null_word for field in EVERY_METHOD.fields if field.setting.null_word}
     return {name: None if value == null_words.get(name) else value for name, value in values.items()}
 
 
-def _number(word: str) -> int | float | str:
-    """The number that a word says, else the word."""
+def _said(word: str) -> int | float | str | bool:
+    """The number that a word says, or whether it is so, else the word."""
+    if word in ("true", "false"):
+        return word == "true"
     for kind in (int, float):
         try:
             return kind(word)

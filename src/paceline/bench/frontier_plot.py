@@ -1,10 +1,11 @@
-"""The picture of accuracy over speed, and of how many passes a token takes by the level of its problem.
+"""The picture of accuracy over speed, and of how many passes an answer takes by the level of its problem.
 
 Needs matplotlib. Knows only the plain data of a result.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,6 +39,9 @@ _BY_LEVEL = {
 """Settings of the second panel: those whose passes may follow the problem, beside those whose may not."""
 
 
+_WIDTH, _HEIGHT = math.log(1.25), 2.0
+"""What a name takes: a factor of the speed, and percents."""
+
 _SHORT = {"tokens_per_step": "k", "strategy=": "", "kv_window": "kv", "block_length": "block"}
 """Words of settings in labels, which are many."""
 
@@ -65,9 +69,9 @@ def _accuracies(axes: Axes, points: Sequence[Result]) -> None:
             axes.errorbar(
                 x, y, _bars(own), fmt=marker, color=colour, label=label, markersize=5, elinewidth=0.6, alpha=0.9
             )
-    for point in points:
-        axes.annotate(_label(point), _place(point), (4, 3), textcoords="offset points", fontsize=6)
     line = frontier(points)
+    for point in _told_apart(points, [*line, "apd"]):
+        axes.annotate(_label(point), _place(point), (4, 3), textcoords="offset points", fontsize=6)
     best = sorted(_place(point) for point in points if point["setting"] in line)
     axes.plot(*zip(*best, strict=True), color="#c0392b", linewidth=1.0, zorder=0, label="nothing is better in both")
     axes.set_xscale("log")
@@ -79,6 +83,18 @@ def _accuracies(axes: Axes, points: Sequence[Result]) -> None:
     axes.set_title("Accuracy over speed: up and right is better; bars are 95 % intervals", fontsize=10)
     axes.legend(frameon=False, fontsize=8, loc="best")
     tidy(axes)
+
+
+def _told_apart(points: Sequence[Result], first: Sequence[str]) -> list[Result]:
+    """Points whose names can be read beside each other; some come first."""
+    order = {setting: place for place, setting in enumerate(first)}
+    told: list[Result] = []
+    for point in sorted(points, key=lambda point: order.get(point["setting"], len(first))):
+        x, y = _place(point)
+        others = map(_place, told)
+        if not any(abs(math.log(x / far)) < _WIDTH and abs(y - high) < _HEIGHT for far, high in others):
+            told.append(point)
+    return told
 
 
 def _place(point: Result) -> tuple[float, float]:
@@ -101,15 +117,22 @@ def _label(point: Result) -> str:
 
 
 def _passes(axes: Axes, points: Mapping[str, Result]) -> None:
-    """Passes per token, since answers of a higher level are longer."""
+    """Passes per answer; tokens per pass stand beside it, since harder problems have longer answers."""
     for setting, (label, colour, style) in _BY_LEVEL.items():
         if setting in points:
             levels = points[setting]["levels"]
-            passes = [1.0 / each["tokens_per_forward"] for each in levels.values()]
+            passes = [each["forwards_per_answer"] for each in levels.values()]
             axes.plot(list(levels), passes, style, color=colour, marker="o", markersize=4, label=label)
-    axes.set_ylim(bottom=0.0)
+            for level, each in levels.items():
+                told = f"{each['tokens_per_forward']:.1f}"
+                place = (level, each["forwards_per_answer"])
+                axes.annotate(told, place, (0, 5), textcoords="offset points", fontsize=6, ha="center")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("level of the problem (steps of thought)")
-    axes.set_ylabel("passes per token of the answer")
+    axes.set_ylabel("passes per answer; beside each point: tokens per pass")
     axes.set_title("Fewer passes for easier problems?", fontsize=10)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8, loc="best")

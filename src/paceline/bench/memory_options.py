@@ -36,5 +36,5 @@ class MemoryBench:
     def __post_init__(self) -> None:
         check_ranges(self)
         if len(set(self.lengths)) < 2:
-            remedy = "A growth needs two lengths at least."
+            remedy = "A growth needs two different lengths at least."
             raise ConfigError(f"lengths is {list(self.lengths)}.", remedy=remedy, param="lengths")

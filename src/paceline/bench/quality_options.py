@@ -92,7 +92,8 @@ class QualityBench:
 
     def __post_init__(self) -> None:
         check_ranges(self)
-        object.__setattr__(self, "kinds", tuple(name for names in self.kinds for name in names.split(",") if name))
+        named = [name.strip() for names in self.kinds for name in names.split(",")]
+        object.__setattr__(self, "kinds", tuple(filter(None, named)))
         if not self.settings:
             raise ConfigError("settings is empty.", remedy="Name at least one.", param="settings")
         if not self.reference:

@@ -24,6 +24,9 @@ Result = Mapping[str, Any]
 _FEW_PROBLEMS = 100
 """Below this the interval of an accuracy may be more than 19 points wide."""
 
+_WIDE = 100
+"""Columns of a terminal that shows every kind of problem; on a narrower one, settings could not be read beside them."""
+
 
 class _Published(NamedTuple):
     """What a web article about APD for dialogue claims, on hardware and models that it does not name.
@@ -49,7 +52,7 @@ _ARTICLE = {
 def show_quality(result: Result, console: Console | None = None) -> None:
     """Print the accuracy and speed of every setting, then cost and likelihood beside the article's."""
     console = console or Console()
-    console.print(_accuracies(result))
+    console.print(_accuracies(result, console.width))
     if "frontier" in result:
         console.print(f"Nothing is both as right and as fast as: {'; '.join(result['frontier'])}.", markup=False)
     measured = {point["setting"]: point for point in result["points"]}
@@ -66,9 +69,9 @@ def compared_models(settings: Result) -> str:
     return f"{pair} beside {target}" if pair else target
 
 
-def _accuracies(result: Result) -> Table:
+def _accuracies(result: Result, width: int) -> Table:
     settings = result["settings"]
-    kinds = list(result["points"][0]["kinds"])
+    kinds = list(result["points"][0]["kinds"]) if width >= _WIDE else []
     told = (
         f"{result['points'][0]['problems']} held-out problems, {settings['max_tokens']} tokens at most, greedy, "
         f"{settings['batch']} at a time. right: of all kinds, and its 95 % interval; kept: of the accuracy of "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from rich.table import Table
 
 from paceline.bench.titles import caption, company_notes, measured_models, told_dtypes
 from paceline.errors import ConfigError
-from paceline.files import write_atomically
+from paceline.files import check_writable, write_atomically
 
-__all__ = ["check_plot", "save_json", "save_plot", "show"]
+__all__ = ["check_place", "check_plot", "save_json", "save_plot", "show"]
 
 Result = Mapping[str, Any]
 
@@ -47,6 +48,16 @@ def show(result: Result, console: Console | None = None) -> None:
         console.print(line, markup=False, highlight=False)
     for note in _notes(result):
         console.print(note, style="yellow", markup=False)
+
+
+def check_place(path: Path) -> None:
+    """Refuse a file that could not be written, before anything is measured for it.
+
+    Raises:
+        ConfigError: it could not.
+    """
+    with _told_of(path):
+        check_writable(path)
 
 
 def save_json(result: Result, path: Path) -> None:
@@ -83,13 +94,14 @@ def check_plot(path: Path) -> None:
     """Refuse a plot that could not be drawn, before anything is measured for it.
 
     Raises:
-        ConfigError: matplotlib is not installed, or the ending is neither .png nor .svg.
+        ConfigError: matplotlib is not installed, the ending is neither .png nor .svg, or as `check_place`.
     """
     if _ending(path) not in ("png", "svg"):
         raise ConfigError(f"The plot {str(path)!r} has no known ending.", remedy="Use .png or .svg.", param="plot")
     if find_spec("matplotlib") is None:
         remedy = "Install it: pip install 'paceline[bench]'."
         raise ConfigError("matplotlib, which draws plots, is not installed.", remedy=remedy, param="plot")
+    check_place(path)
 
 
 def _ending(path: Path) -> str:
@@ -150,7 +162,14 @@ def _notes(result: Result) -> list[str]:
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    try:
+    with _told_of(path):
         write_atomically(path, write)
+
+
+@contextmanager
+def _told_of(path: Path) -> Iterator[None]:
+    """That a file cannot be written is an error of who named it."""
+    try:
+        yield
     except OSError as error:
         raise ConfigError(f"{str(path)!r} cannot be written: {error}.", remedy="Name another file.") from error

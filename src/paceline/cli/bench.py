@@ -37,7 +37,7 @@ def decode(*, json: Json = None, plot: Plot = None, options: DecodeBench) -> Non
     from paceline.bench.report import show
     from paceline.bench.run import bench_decode
 
-    result = _measured(bench_decode, options, plot)
+    result = _measured(bench_decode, options, json, plot)
     show(result)
     _save(result, json, plot)
     if not all_identical(result["scenarios"]):
@@ -48,7 +48,7 @@ def _sweep(options: DecodeBench, json: Path | None, plot: Path | None) -> None:
     from paceline.bench.sweep import bench_sweep
     from paceline.bench.sweep_report import show_sweep
 
-    result = _measured(bench_sweep, options, plot)
+    result = _measured(bench_sweep, options, json, plot)
     show_sweep(result)
     _save(result, json, plot)
     if not all(point["identical"] for point in result["points"]):
@@ -65,7 +65,7 @@ def curve(*, json: Json = None, plot: Plot = None, options: CurveBench) -> None:
     from paceline.bench.curve import bench_curve
     from paceline.bench.curve_report import show_curve
 
-    result = _measured(bench_curve, options, plot)
+    result = _measured(bench_curve, options, json, plot)
     show_curve(result)
     _save(result, json, plot)
     if not all(point["identical"] for point in result["points"]):
@@ -81,10 +81,8 @@ def memory(*, json: Json = None, plot: Plot = None, options: MemoryBench) -> Non
     """
     from paceline.bench.memory import bench_memory
     from paceline.bench.memory_report import show_memory
-    from paceline.bench.report import check_plot
 
-    if plot is not None:
-        check_plot(plot)
+    _check_places(json, plot)
     result = bench_memory(options)
     show_memory(result)
     _save(result, json, plot)
@@ -97,7 +95,7 @@ def quality(*, json: Json = None, plot: Plot = None, options: QualityBench) -> N
     from paceline.bench.quality import bench_quality
     from paceline.bench.quality_report import show_quality
 
-    result = _measured(bench_quality, options, plot)
+    result = _measured(bench_quality, options, json, plot)
     show_quality(result)
     _save(result, json, plot)
 
@@ -109,19 +107,27 @@ def frontier(*, json: Json = None, plot: Plot = None, options: FrontierBench) ->
     from paceline.bench.frontier import bench_frontier
     from paceline.bench.quality_report import show_quality
 
-    result = _measured(bench_frontier, options, plot)
+    result = _measured(bench_frontier, options, json, plot)
     show_quality(result)
     _save(result, json, plot)
 
 
-def _measured(bench: Callable[[Asked], dict[str, Any]], options: Asked, plot: Path | None) -> dict[str, Any]:
-    """The result of a benchmark; what could not be served or drawn is refused before it."""
-    from paceline.bench.report import check_plot
-
+def _measured(
+    bench: Callable[[Asked], dict[str, Any]], options: Asked, json: Path | None, plot: Path | None
+) -> dict[str, Any]:
+    """The result of a benchmark; what could not be served, written or drawn is refused before it."""
     check_threads(options.threads)
+    _check_places(json, plot)
+    return bench(options)
+
+
+def _check_places(json: Path | None, plot: Path | None) -> None:
+    from paceline.bench.report import check_place, check_plot
+
+    if json is not None:
+        check_place(json)
     if plot is not None:
         check_plot(plot)
-    return bench(options)
 
 
 def _save(result: dict[str, Any], json: Path | None, plot: Path | None) -> None:

@@ -171,6 +171,8 @@ def _check_window(settings: Remasking, name: str) -> None:
     for other, needed in (("strategy", "left_to_right"), ("steps", None), ("block_length", None), ("cache", "none")):
         if getattr(settings, other) != needed:
             _refuse(settings, name, f"with {name}, {other} must be {needed}", beside=other)
+    if settings.window is not None and (settings.tokens_per_step or 1) > settings.window:
+        _refuse(settings, "tokens_per_step", "a pass fixes no more masks than it sees", beside="window")
 
 
 def _refuse(settings: Remasking, name: str, rule: str, *, beside: str) -> None:

@@ -45,7 +45,7 @@ def parse_json(text: bytes, path: Path) -> dict[str, Any]:
     try:
         parsed = json.loads(text.decode(), object_pairs_hook=pairs)
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: broken JSON: {error}.", remedy="Download it again.") from error
+        raise CheckpointError(f"{path}: broken JSON: {error}.", remedy="Get or make it again.") from error
     if not isinstance(parsed, dict):
         raise CheckpointError(f"{path}: not a JSON object.")
     return parsed

@@ -6,6 +6,7 @@ target as an .npz, in parts, so that a killed run goes on where it stopped.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from paceline.request import Sampling
 from paceline.train.data import load_documents
 from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.options import ResponsesConfig
+from paceline.train.parts import Part, parts_of, read_parts
 
 __all__ = ["Responses", "beginnings", "features", "generate_responses", "load_responses", "temperatures"]
 
@@ -56,29 +58,22 @@ def generate_responses(
     """
     out.mkdir(parents=True, exist_ok=True)
     prompts = beginnings(corpus, turn_start, config)
-    parts = -(-config.count // config.part)
-    with progress("answers", parts) as advance, memory_is_set_by("batch", config.batch):
-        for part in range(parts):
-            path = out / f"part-{part:04d}.npz"
-            chosen = prompts[part * config.part : (part + 1) * config.part]
-            if not path.exists():
-                _write(path, _answer(target, chosen, part * config.part, config, end_ids))
-            advance(f"{len(chosen)} answers")
+    parts = parts_of(prompts, config.part, out)
+    with progress("answers", len(parts)) as advance, memory_is_set_by("batch", config.batch):
+        for part in parts:
+            if not part.path.exists():
+                _write(part.path, _answer(target, part, config, end_ids))
+            advance(f"{len(part.prompts)} answers")
 
 
 def load_responses(folder: Path, width: int) -> Responses:
     """Read all parts; rows longer than `width` are cut, answers of fewer than 8 tokens left out.
 
     Raises:
-        TrainingError: nothing there.
+        TrainingError: nothing there, or it cannot be read.
     """
-    parts = sorted(folder.glob("part-*.npz"))
-    if not parts:
-        raise TrainingError(f"{folder} holds no answers.", remedy="Generate them first.")
     rows, prompts = [], []
-    for path in parts:
-        with np.load(path) as part:
-            tokens, starts, prompt_lengths = part["tokens"], part["starts"], part["prompt_lengths"]
+    for tokens, starts, prompt_lengths in read_parts(folder, ("tokens", "starts", "prompt_lengths")):
         for prompt, start, end in zip(prompt_lengths, starts[:-1], starts[1:], strict=True):
             row = tokens[start:end][:width]
             if len(row) >= prompt + 8:
@@ -120,7 +115,8 @@ def features(target: Transformer, responses: Responses, taps: tuple[int, ...], b
 def beginnings(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfig) -> list[tuple[int, ...]]:
     """Beginnings of documents in a random order, turns of a chat and others in the share that is asked for.
 
-    Where there are too few of one kind, more of the other take their place.
+    Where there are too few of one kind, more of the other take their place; where there are too few in all, a warning
+    says so.
 
     Raises:
         ConfigError: no document is long enough.
@@ -140,6 +136,9 @@ def beginnings(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfi
         raise ConfigError(told, remedy="Lower it, or build a larger corpus.", param="prompt_tokens")
     wanted = max(round(config.count * config.chat_share), config.count - len(others))
     chosen = chats[:wanted] + others[: config.count - min(wanted, len(chats))]
+    if len(chosen) < config.count:
+        told = f"{corpus} has {len(chosen)} such beginnings, count is {config.count}."
+        warnings.warn(f"{told} There will be no more texts than that.", stacklevel=2)
     return [prompt for _, prompt in sorted(chosen)]
 
 
@@ -163,12 +162,12 @@ def _beginning(
 
 
 def _answer(
-    target: Target, prompts: list[tuple[int, ...]], first: int, config: ResponsesConfig, end_ids: frozenset[int]
+    target: Target, part: Part, config: ResponsesConfig, end_ids: frozenset[int]
 ) -> Iterator[tuple[tuple[int, ...], list[int]]]:
-    drawn = temperatures(len(prompts), first, config)
+    drawn = temperatures(len(part.prompts), part.first, config)
     jobs = [
-        LockstepJob(prompt, Sampling(max_tokens=config.max_tokens, temperature=temperature), seed=first + index)
-        for index, (prompt, temperature) in enumerate(zip(prompts, drawn, strict=True))
+        LockstepJob(prompt, Sampling(max_tokens=config.max_tokens, temperature=temperature), seed)
+        for seed, (prompt, temperature) in enumerate(zip(part.prompts, drawn, strict=True), start=part.first)
     ]
     jobs.sort(key=lambda job: len(job.prompt))  # less padding, and turns of a chat with turns of a chat
     for start in range(0, len(jobs), config.batch):

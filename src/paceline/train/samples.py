@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +22,13 @@ from paceline.decode.canvas import Canvas
 from paceline.decode.denoiser import Denoiser
 from paceline.decode.sampling import choose
 from paceline.decode.windows import in_sight, slide
-from paceline.errors import ConfigError, TrainingError
+from paceline.errors import ConfigError
 from paceline.files import write_atomically
 from paceline.progress import progress
 from paceline.request import Sampling
 from paceline.train.diffusion_options import SamplesConfig
 from paceline.train.fit.memory import memory_is_set_by
+from paceline.train.parts import Part, parts_of, read_parts
 from paceline.train.responses import Responses, beginnings, temperatures
 from paceline.train.teacher import Teacher
 
@@ -92,29 +94,22 @@ def generate_samples(
     prompts = beginnings(corpus, turn_start, asked)
     for prompt in prompts:
         dllm.check(prompt, Sampling(max_tokens=asked.max_tokens))
-    parts = -(-asked.count // asked.part)
-    with progress("samples", parts) as advance, memory_is_set_by("batch", asked.batch):
-        for part in range(parts):
-            path, first = out / f"part-{part:04d}.npz", part * asked.part
-            chosen = prompts[first : first + asked.part]
-            if not path.exists():
-                _write(path, sorted(_samples(dllm, chosen, first, config, end_ids)))
-            advance(f"{len(chosen)} samples")
+    parts = parts_of(prompts, asked.part, out)
+    with progress("samples", len(parts)) as advance, memory_is_set_by("batch", asked.batch):
+        for part in parts:
+            if not part.path.exists():
+                _write(part.path, sorted(_samples(dllm, part, config, end_ids)))
+            advance(f"{len(part.prompts)} samples")
 
 
 def load_samples(folder: Path) -> tuple[Responses, Teacher]:
     """Read all parts: the texts, and what the dLLM said behind each of their tokens (0 behind those of the prompts).
 
     Raises:
-        TrainingError: nothing there.
+        TrainingError: nothing there, or it cannot be read.
     """
-    paths = sorted(folder.glob("part-*.npz"))
-    if not paths:
-        raise TrainingError(f"{folder} holds no samples.", remedy="Generate them first.")
-    rows: list[tuple[NDArray[Any], int, NDArray[Any], NDArray[Any]]] = []
-    for path in paths:
-        with np.load(path) as part:
-            rows += _rows(*(part[name] for name in ("tokens", "starts", "prompt_lengths", "ids", "log_probabilities")))
+    names = ("tokens", "starts", "prompt_lengths", "ids", "log_probabilities")
+    rows = [row for part in read_parts(folder, names) for row in _rows(*part)]
     width, k = max(len(tokens) for tokens, *_ in rows), rows[0][2].shape[1]
     tokens = torch.zeros(len(rows), width, dtype=torch.int64)
     said = Teacher(
@@ -163,12 +158,10 @@ def _cut(each: Sample, end_ids: frozenset[int]) -> None:
     del each.ids[kept:], each.log_probabilities[kept:]
 
 
-def _samples(
-    dllm: Denoiser, prompts: list[tuple[int, ...]], first: int, config: SamplesConfig, end_ids: frozenset[int]
-) -> Iterator[_Finished]:
+def _samples(dllm: Denoiser, part: Part, config: SamplesConfig, end_ids: frozenset[int]) -> Iterator[_Finished]:
     """Shorter prompts first, which leaves less to wait for. Canvases, whose caches are large, go with their batch."""
-    drawn = temperatures(len(prompts), first, config.texts)
-    asked = sorted(zip(prompts, drawn, range(first, first + len(prompts)), strict=True), key=lambda one: len(one[0]))
+    drawn = temperatures(len(part.prompts), part.first, config.texts)
+    asked = sorted(zip(part.prompts, drawn, count(part.first), strict=False), key=lambda one: len(one[0]))
     for start in range(0, len(asked), config.texts.batch):
         batch = asked[start : start + config.texts.batch]
         canvases = [

@@ -1,0 +1,18 @@
+"""Files of generated texts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from paceline.train.parts import Part, parts_of
+
+
+def test_every_prompt_is_in_one_part_and_no_part_is_empty(tmp_path: Path) -> None:
+    prompts = [(number,) for number in range(7)]
+    for size in range(1, 9):
+        parts = parts_of(prompts, size, tmp_path)
+        assert [prompt for part in parts for prompt in part.prompts] == prompts
+        assert all(part.prompts for part in parts)
+        assert all(part.prompts[0] == (part.first,) for part in parts)
+    assert parts_of(prompts, 4, tmp_path)[1] == Part(tmp_path / "part-0001.npz", 4, prompts[4:])
+    assert parts_of([], 4, tmp_path) == []
