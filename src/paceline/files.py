@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -42,6 +43,8 @@ def check_writable(path: Path) -> None:
     Raises:
         OSError: it could not.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
         return
     folder = next(each for each in path.resolve().parents if each.exists())

@@ -231,6 +231,11 @@ def test_tables_and_picture(options: QualityBench, models: dict[str, Path], tmp_
     for words in ("apd", "AR ", "[42.3]", "[68.1]", "[178.5]", "[22.7 GB]", "[45 ms]", "3 held-out problems",
                   "no right answer", "Nothing is both as right and as fast as: ", "problems tell little"):  # fmt: skip
         assert words in told, words
+    assert "functions" not in told, "too narrow for all kinds"
+    wide = Console(width=160)
+    with wide.capture() as capture:
+        show_quality(result, wide)
+    assert "functions" in capture.get()
     spread = [point | {"accuracy": index / 10} for index, point in enumerate(result["points"])]
     save_plot(result | {"points": spread}, tmp_path / "plot.svg")
     drawn = (tmp_path / "plot.svg").read_text()

@@ -13,12 +13,12 @@ def test_acceptance_is_conditional_and_fades() -> None:
     pace = Pace()
     for _ in range(200):
         pace.learn(1, 1, 2)
-    assert pace.acceptance(1, 0) > 0.9
-    assert pace.acceptance(1, 1) < 0.2
+    first, second = pace.acceptances(1, 2)
+    assert (first > 0.9, second < 0.2) == (True, True)
     for _ in range(60):
         pace.learn(1, 2, 3)
-    assert pace.acceptance(1, 1) > 0.9
-    assert Pace().acceptance(1, 5) == 0.7
+    assert pace.acceptances(1, 2)[1] > 0.9
+    assert Pace().acceptances(1, 6) == [0.7] * 6
 
 
 def test_an_unbiased_drafter_is_believed() -> None:

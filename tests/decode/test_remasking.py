@@ -50,8 +50,8 @@ from paceline.errors import ConfigError
         ({"end_last": None}, "end_last is None. It must be true or false"),
         ({"window": 4}, "strategy must be left_to_right"),
         ({"kv_window": 4, "strategy": "left_to_right", "cache": "dual"}, "cache must be none"),
-        ({"kv_window": 4, "strategy": "left_to_right", "steps": 3}, "steps must be None"),
-        ({"window": 4, "strategy": "left_to_right", "block_length": 3}, "block_length must be None"),
+        ({"kv_window": 4, "strategy": "left_to_right", "steps": 3}, "steps must be left out"),
+        ({"window": 4, "strategy": "left_to_right", "block_length": 3}, "block_length must be left out"),
     ],
 )
 def test_settings_out_of_range_or_at_odds_are_refused(changes: dict[str, Any], message: str) -> None:

@@ -133,7 +133,7 @@ def test_turns_of_a_chat_have_their_share_as_far_as_there_are_some(
     corpus: Path, tmp_path: Path, share: float, count: int, chats: int
 ) -> None:
     """The corpus has 5 chats and 15 other documents."""
-    with pytest.warns(UserWarning, match="has 20 such beginnings") if count > 20 else nullcontext():
+    with pytest.warns(UserWarning, match="has 20 beginnings") if count > 20 else nullcontext():
         generate(corpus, tmp_path / "out", chat_share=share, count=count, part=30)
     with np.load(tmp_path / "out" / "part-0000.npz") as part:
         starts, prompts = part["starts"][:-1], part["prompt_lengths"]

@@ -103,7 +103,7 @@ def test_greedy_samples_take_the_likeliest_token(corpus: Path, tmp_path: Path) -
 def test_a_corpus_with_fewer_beginnings_than_asked_for(corpus: Path, tmp_path: Path) -> None:
     """Of five parts there are as many as have texts."""
     config = SamplesConfig(replace(TEXTS, count=100, part=20), teacher_top_k=3)
-    with pytest.warns(UserWarning, match=r"has 40 such beginnings, count is 100"):
+    with pytest.warns(UserWarning, match=r"has 40 beginnings of 4 to 18 tokens, count is 100"):
         generate_samples(dllm(), corpus, (1,), config, frozenset({END}), tmp_path / "s")
     assert [path.name for path in sorted((tmp_path / "s").iterdir())] == ["part-0000.npz", "part-0001.npz"]
     assert len(load_samples(tmp_path / "s")[0].tokens) == 40

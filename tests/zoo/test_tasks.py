@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import pairwise
 
 import pytest
@@ -75,7 +76,7 @@ def test_functions_are_read_and_not_run(seed: int) -> None:
 def test_no_text_is_more_than_wrong() -> None:
     """Neither a warning of the parser nor its giving up leaves a check."""
     assert not task("functions", 3).check("def f(x):\n    return '\\d'")
-    for text in ("[" * 5000, "(" * 5000, '{"a": ' * 5000 + "}"):
+    for text in ("1" * 5000, "[" * 5000, "(" * 5000, '{"a": ' * 5000 + "}"):
         assert not any(task(kind, 3).check(text) for kind in TASK_KINDS)
 
 
@@ -84,6 +85,14 @@ def test_records_may_stand_in_a_sentence_but_must_be_equal() -> None:
     assert found.check(f"Here it is: {found.answer}")
     assert not found.check(found.answer.replace('"', "'"))
     assert not found.check(found.answer.replace("}", ', "more": 1}'))
+
+
+def test_a_number_is_no_truth_and_no_other_kind_of_number() -> None:
+    found = next(one for one in (task("records", seed) for seed in range(50)) if '"active": true' in one.answer)
+    assert not found.check(found.answer.replace("true", "1"))
+    aged = next(one for one in (task("records", seed) for seed in range(50)) if '"age"' in one.answer)
+    assert not found.check(aged.answer.replace(re.search(r'"age": \d+', aged.answer)[0], '"age": 30.0'))
+    assert aged.check(json.dumps(dict(reversed(json.loads(aged.answer).items()))))
 
 
 def test_drills_are_right_and_in_the_words_of_the_tasks() -> None:

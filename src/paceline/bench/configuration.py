@@ -64,7 +64,7 @@ def _values(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _said(word: str) -> int | float | str | bool:
-    """The number that a word says, or whether it is so, else the word."""
+    """The number that a word says, True or False for true or false, else the word."""
     if word in ("true", "false"):
         return word == "true"
     for kind in (int, float):

@@ -39,8 +39,8 @@ _BY_LEVEL = {
 """Settings of the second panel: those whose passes may follow the problem, beside those whose may not."""
 
 
-_WIDTH, _HEIGHT = math.log(1.25), 2.0
-"""What a name takes: a factor of the speed, and percents."""
+_LABEL_LOG_SPEED, _LABEL_POINTS = math.log(1.25), 2.0
+"""What a name takes: of the logarithm of the speed, and percentage points."""
 
 _SHORT = {"tokens_per_step": "k", "strategy=": "", "kv_window": "kv", "block_length": "block"}
 """Words of settings in labels, which are many."""
@@ -86,13 +86,13 @@ def _accuracies(axes: Axes, points: Sequence[Result]) -> None:
 
 
 def _told_apart(points: Sequence[Result], first: Sequence[str]) -> list[Result]:
-    """Points whose names can be read beside each other; some come first."""
+    """Points whose names can be read beside each other; the settings in `first` come first, in that order."""
     order = {setting: place for place, setting in enumerate(first)}
     told: list[Result] = []
     for point in sorted(points, key=lambda point: order.get(point["setting"], len(first))):
         x, y = _place(point)
         others = map(_place, told)
-        if not any(abs(math.log(x / far)) < _WIDTH and abs(y - high) < _HEIGHT for far, high in others):
+        if not any(abs(math.log(x / far)) < _LABEL_LOG_SPEED and abs(y - high) < _LABEL_POINTS for far, high in others):
             told.append(point)
     return told
 

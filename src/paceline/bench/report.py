@@ -172,4 +172,6 @@ def _told_of(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise ConfigError(f"{str(path)!r} cannot be written: {error}.", remedy="Name another file.") from error
+        raise ConfigError(
+            f"{str(path)!r} cannot be written: {error.strerror or error}.", remedy="Name another file."
+        ) from error

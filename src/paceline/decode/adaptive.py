@@ -98,7 +98,10 @@ def dllm_weight(settings: Adaptive, confidence: float) -> float:
 
 
 def next_window(settings: Adaptive, masks: int, confidence: float) -> int:
-    """How many of the `masks` left the next step may see: between 4 and the window, by the step's confidence."""
+    """How many of the `masks` left the next step may see: the window, as far as there are so many.
+
+    Where the schedule is adaptive, between 4 and so many, by the step's confidence.
+    """
     if settings.window is None:
         return masks
     widest = min(settings.window, masks)

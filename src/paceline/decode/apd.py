@@ -64,7 +64,7 @@ class Verdict(NamedTuple):
     Attributes:
         judged: the tokens that were judged, from the first of the draft on.
         reference: what both models' product draws for all of them but the first; accepted: how many agree.
-        sure: the verifier's mean probability of them.
+        sure: the verifier's mean probability of them, where the schedule is adaptive.
         by_table: whether the table of n-grams said it, and not the verifier.
     """
 
@@ -191,7 +191,9 @@ class APD:
 
     def _agree(self, canvas: Canvas, draft: list[int], marginal: Tensor, joint: Tensor) -> Verdict:
         """How much of the draft both would say, by the scores of both, [drafts, vocab]."""
-        sure = float(confidence(joint, torch.tensor(draft, device=joint.device), "low_confidence").mean())
+        sure = 1.0  # nobody asks where weight and window are fixed
+        if self.settings.schedule == "adaptive":
+            sure = float(confidence(joint, torch.tensor(draft, device=joint.device), "low_confidence").mean())
         scores = product(marginal[: len(draft)], joint, dllm_weight(self.settings, sure))
         places = range(canvas.settled, canvas.settled + len(draft))
         reference = choose(scores, canvas.sampling, canvas.noise, places).tolist()[1:]

@@ -47,16 +47,19 @@ class Costs:
 
     read: dict[int, float]
     draft: dict[int, float]
+    _readings: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+    _draftings: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     def reading(self, rows: int) -> float:
         """Seconds of the target for so many rows."""
-        return _between(self.read, rows)
+        return _looked_up(self._readings, self.read, rows)
 
     def drafting(self, plans: Sequence[Plan]) -> float:
         """Seconds of the drafter for the blocks of all sequences, which make their passes together."""
         drawn = [plan for plan in plans if plan != PLAIN]
         steps = max((plan.steps for plan in drawn), default=0)
-        return steps * _between(self.draft, sum(plan.block_size for plan in drawn)) if drawn else 0.0
+        rows = sum(plan.block_size for plan in drawn)
+        return steps * _looked_up(self._draftings, self.draft, rows) if drawn else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +158,8 @@ class Controller:
             steps = self.steps[pace.drafted // _LOOK_AROUND % len(self.steps)]
             return Plan(self.block_sizes[-1], steps, "look around")
         plans = [Plan(size, steps) for size in self.block_sizes for steps in self.steps]
-        best = max(plans, key=lambda plan: _rate(pace, plan, costs, sequences))
-        rate = _rate(pace, best, costs, sequences) / self.drift.drafted
+        rates = [_rate(pace, plan, costs, sequences) for plan in plans]
+        best, rate = plans[rates.index(max(rates))], max(rates) / self.drift.drafted
         plain = _rate(pace, PLAIN, costs, sequences) / self.drift.plain
         if rate <= plain and pace.resting == 0:
             pace.resting, pace.rest = pace.rest, longer(pace.rest)
@@ -200,8 +203,9 @@ def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int, copied: Sequence
     """
     spent, drafts = costs.drafting([plan] * sequences), plan.block_size - 1
     best, tokens, likely = sequences / (spent + costs.reading(sequences)), 1.0, 1.0
+    accepted = pace.acceptances(plan.steps, drafts)
     for depth in range(max(drafts, len(copied))):
-        likely = likely * pace.acceptance(plan.steps, depth) if depth < drafts else 0.0
+        likely = likely * accepted[depth] if depth < drafts else 0.0
         tokens += max(likely, *copied[depth : depth + 1], 0.0)
         rows = 1.0 + pace.width * min(depth + 1, drafts) + min(depth + 1, len(copied))
         best = max(best, sequences * tokens / (spent + costs.reading(round(sequences * rows))))
@@ -212,6 +216,13 @@ def _conditional(proposal: Proposal, node: int) -> float:
     """The probability that the drafter gives a node behind its parent."""
     parent = proposal.parents[node]
     return math.exp(proposal.scores[node] - (0.0 if parent == ROOT else proposal.scores[parent]))
+
+
+def _looked_up(known: dict[int, float], measured: Mapping[int, float], rows: int) -> float:
+    """`_between`, worked out once: a round asks a hundred times."""
+    if rows not in known:
+        known[rows] = _between(measured, rows)
+    return known[rows]
 
 
 def _between(measured: Mapping[int, float], rows: int) -> float:

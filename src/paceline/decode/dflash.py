@@ -111,7 +111,7 @@ class DFlash:
     def _plan(self, sequences: Many[Sequence], found: list[Proposal]) -> list[Plan]:
         if self.settings.block_size != "auto":
             return [Plan(self.settings.block_size, self.settings.diffusion_steps)] * len(sequences)
-        assert self.controller is not None
+        assert self.controller is not None, "block_size auto has a controller"
         return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences), found)
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:

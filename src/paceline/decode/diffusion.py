@@ -74,7 +74,17 @@ class MaskedDiffusion:
         run = canvas.fix(positions, tokens)
         keep(canvas, self.remasking, len(rows), self.dllm.logit_shift, positions)
         places = tuple(position - canvas.hole.start for position in positions)
-        return Round(tuple(tokens), (), run, 0, 0.0, 0.0, places, prefix_tokens=prefix, reused_tokens=reused)
+        return Round(
+            proposed=tuple(tokens),
+            reference=(),
+            committed=run,
+            accepted=0,
+            draft_seconds=0.0,
+            verify_seconds=0.0,
+            positions=places,
+            prefix_tokens=prefix,
+            reused_tokens=reused,
+        )
 
     def _best(self, canvas: Canvas, positions: list[int], scores: Tensor) -> tuple[list[int], list[int]]:
         """Those of `positions` that this pass fixes, ascending, and their tokens; scores are [positions, vocab]."""

@@ -57,6 +57,7 @@ class _Block:
         row: the anchor, then the tokens fixed so far, and masks.
         open: the slots, from 0, that are masked.
         found: of each slot that is fixed, the rows of `Candidates`.
+        whole: those of all slots, where one pass fixed all of them.
         surprise: of each token fixed, in nats.
     """
 
@@ -64,14 +65,21 @@ class _Block:
     row: list[int]
     open: list[int]
     found: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
+    whole: Candidates | None = None
     surprise: list[float] = field(default_factory=list)
 
     @property
     def perplexity(self) -> float:
         return math.exp(sum(self.surprise) / len(self.surprise)) if self.surprise else 1.0
 
-    def carry(self, ranks: Candidates) -> None:
-        """Fix what the last round left: the one candidate of its slot."""
+    def fix(self, slots: Many[int], ranks: Candidates) -> None:
+        """Fix some of the open slots, and in the first pass what the last round left: the one candidate of its slot."""
+        self._carry(ranks)
+        for slot in slots:
+            self.found[slot] = tuple(each[slot] for each in ranks)
+            self.row[slot + 1] = int(ranks.ids[slot, 0])
+
+    def _carry(self, ranks: Candidates) -> None:
         for slot in set(range(self.asked.slots)) - self.found.keys() - set(self.open):
             ids, log_probs, *others = (each[slot] for each in ranks)
             alone = torch.full_like(log_probs, -torch.inf)
@@ -81,6 +89,8 @@ class _Block:
     @property
     def candidates(self) -> Candidates:
         """Of all slots, once all are fixed."""
+        if self.whole is not None:
+            return self.whole
         rows = [self.found[slot] for slot in range(self.asked.slots)]
         return Candidates(*(torch.stack(each) for each in zip(*rows, strict=True)))
 
@@ -152,7 +162,8 @@ class Drafting:
             proposals = [
                 strongest(proposal, self._nodes(each.slots)) for proposal, each in zip(weighed, asked, strict=True)
             ]
-        return [prune(proposal, self.settings.pruning_threshold) for proposal in proposals]
+        threshold = self.settings.pruning_threshold
+        return [prune(proposal, threshold) for proposal in proposals] if threshold else proposals
 
     def _logits(self, sequences: Many[Sequence], rows: Many[Many[int]]) -> list[tuple[Tensor, Tensor]]:
         """States and logits of every slot of blocks that begin at the anchors: [slots, hidden], [slots, vocab]."""
@@ -182,15 +193,15 @@ class Drafting:
         for block, (hidden, logits) in zip(blocks, read, strict=True):
             ranks = self._ranked(block, hidden, logits, step)
             best = ranks.log_probs[:, 0].tolist()
-            block.carry(ranks)
             surest = sorted(block.open, key=lambda slot: -best[slot])
             count = math.ceil(len(surest) / (block.asked.steps - step + 1))
             if all(best[slot] >= _SURE for slot in surest[count:]):
                 count = len(surest)
-            for slot in surest[:count]:
-                block.found[slot] = tuple(each[slot] for each in ranks)
-                block.row[slot + 1] = int(ranks.ids[slot, 0])
-                block.surprise.append(-best[slot])
+            if count == block.asked.slots:
+                block.whole = ranks
+            else:
+                block.fix(surest[:count], ranks)
+            block.surprise += [-best[slot] for slot in surest[:count]]
             block.open = sorted(surest[count:])
 
     def _ranked(self, block: _Block, hidden: Tensor, logits: Tensor, step: int) -> Candidates:

@@ -76,7 +76,7 @@ _NEEDS: dict[str, tuple[_Need, ...]] = {
     ),
     "apd": (
         _Need(("tau",), ("schedule",), lambda own: own.schedule == "adaptive", "Set schedule to adaptive"),
-        _Need(("tau",), ("alpha",), lambda own: 0 < own.alpha < 1, "Set alpha between 0 and 1, which are final"),
+        _Need(("tau",), ("alpha",), lambda own: 0 < own.alpha < 1, "Set alpha above 0 and below 1"),
     ),
     "diffusion": (
         _Need(("eps",), ("step_schedule",), lambda own: own.step_schedule == "linear", "Set step_schedule to linear"),
@@ -112,7 +112,7 @@ def check_effects(method: str, own: Any, asked: Collection[str], inside: Collect
         if idle and not need.met(own):
             other = next((name for name in need.others if getattr(own, name) is not None), need.others[0])
             told = ", and ".join(f"{name} is {_word(getattr(own, name))}" for name in (idle[0], other))
-            remedy = f"{need.remedy}, or leave it out."
+            remedy = f"{need.remedy}, or leave {idle[0]} out."
             raise ConfigError(f"{told}: it has no effect.", remedy=remedy, param=idle[0])
 
 

@@ -50,16 +50,18 @@ class Pace:
     rest: int = SHORTEST_REST
     width: float = 1.0
 
-    def acceptance(self, steps: int, depth: int) -> float:
-        """How likely the draft at a depth, from 0, is accepted where all before it were.
+    def acceptances(self, steps: int, depths: int) -> list[float]:
+        """How likely the draft at each depth is accepted where all before it were.
 
         What was seen so far, and a little of what was seen one place before: for the first, of a fixed prior.
         """
-        likely = _PRIOR
+        likely, found = _PRIOR, []
         accepted, checked = self.accepted.get(steps, []), self.checked.get(steps, [])
-        for place in range(min(depth + 1, len(checked))):
-            likely = (accepted[place] + _PRIOR_WEIGHT * likely) / (checked[place] + _PRIOR_WEIGHT)
-        return likely
+        for place in range(depths):
+            if place < len(checked):
+                likely = (accepted[place] + _PRIOR_WEIGHT * likely) / (checked[place] + _PRIOR_WEIGHT)
+            found.append(likely)
+        return found
 
     def in_vain(self, rest: bool = True) -> None:
         """A round drafted, and nothing of that was worth reading: rest, longer each time.

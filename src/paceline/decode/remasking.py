@@ -59,7 +59,7 @@ class Remasking:
     ] = None
     factor: Annotated[
         float | None,
-        Setting("Diffusion: fix n tokens while the n-th has a probability of 1 - factor / (n + 1).", least=0),
+        Setting("Diffusion: fix n tokens while the n-th has a probability of at least 1 - factor / (n + 1).", least=0),
     ] = None
     tokens_per_step: Annotated[int | None, Setting("Diffusion: fix so many tokens in every pass; 1.", least=1)] = None
     step_schedule: Annotated[
@@ -170,7 +170,9 @@ def _check_window(settings: Remasking, name: str) -> None:
     """A window moves with the first mask: it knows no blocks, and no other order."""
     for other, needed in (("strategy", "left_to_right"), ("steps", None), ("block_length", None), ("cache", "none")):
         if getattr(settings, other) != needed:
-            _refuse(settings, name, f"with {name}, {other} must be {needed}", beside=other)
+            _refuse(
+                settings, name, f"with {name}, {other} must be {'left out' if needed is None else needed}", beside=other
+            )
     if settings.window is not None and (settings.tokens_per_step or 1) > settings.window:
         _refuse(settings, "tokens_per_step", "a pass fixes no more masks than it sees", beside="window")
 

@@ -95,7 +95,8 @@ def ranked(
     perturbed = perturbed / spread if spread != 1.0 else perturbed
     values, ids = perturbed.topk(min(width, perturbed.shape[-1]))
     _check(values[:, 0])
-    values = values - perturbed.logsumexp(-1, keepdim=True)
+    greatest = values[:, :1]  # so that logsumexp need not look for it
+    values = values - greatest - (perturbed - greatest).exp_().sum(-1, keepdim=True).log_()
     return ids if known is None else known.gather(-1, ids), values
 
 

@@ -36,6 +36,7 @@ from paceline.train.fit.memory import machine_bytes
 from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in
 from paceline.train.joint import train_joint
 from paceline.train.ngram_table import ngram_table
+from paceline.train.parts import decisive
 from paceline.train.samples import generate_samples, load_samples
 from paceline.train.shape import ShapeConfig, check_fits, shaped
 from paceline.train.target import bundled_target_spec
@@ -206,7 +207,7 @@ def _sample(
     known = out / "settings.json"
     if not known.is_file():
         write_text(known, json.dumps(settings))
-    if told := differences(read_json(known), json.loads(json.dumps(settings))):
+    if told := differences(decisive(read_json(known)), decisive(json.loads(json.dumps(settings)))):
         raise TrainingError(f"{out} holds other samples: {told}.", remedy="Use these settings, or another folder.")
     model = load_transformer(folder, dtypes.products, attention_dtype=dtypes.attention)
     dllm = Denoiser(model, tokenizer.size)

@@ -117,13 +117,14 @@ def heldout_losses(model: Transformer, documents: Documents, config: DllmConfig,
     """Both kinds of loss on the same pieces of held-out text in every evaluation, whatever the noise levels are."""
     model.eval()
     figures = {}
-    rows = min(config.evaluation_rows, config.rows_of(config.longest_row))
-    batches = config.evaluation_rows // rows
+    starts = range(0, config.evaluation_rows, config.rows_of(config.longest_row))
+    parts = [min(starts.step, config.evaluation_rows - start) for start in starts]
     for name, share in (("heldout_scattered", 0.0), ("heldout_runs", 1.0)):
         rng = np.random.default_rng(7)
-        losses = []
-        for _ in range(batches):
+        nats = []
+        for rows in parts:
             tokens = text_rows(documents, rows, config.longest_row, end_id, rng)
-            losses.append(float(masked_loss(model, masked_rows(tokens, end_id, share, config.longest_run, rng))))
-        figures[name] = math.fsum(losses) / batches
+            loss = masked_loss(model, masked_rows(tokens, end_id, share, config.longest_run, rng))
+            nats.append(rows * float(loss))
+        figures[name] = math.fsum(nats) / config.evaluation_rows
     return figures

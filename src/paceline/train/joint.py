@@ -48,6 +48,7 @@ def train_joint(
         TrainingError: no corpus, or one without text; or as `fit`.
     """
     train, heldout = load_splits(config.rows.corpus)
+    both = nn.ModuleDict({"dllm": dllm, "verifier": verifier})
 
     def batch_at(index: int) -> tuple[Tensor, ...]:
         rng = np.random.default_rng((config.rows.fit.seed, 9, index))
@@ -63,14 +64,13 @@ def train_joint(
 
     @torch.no_grad()
     def evaluate() -> Mapping[str, float]:
-        verifier.eval()
+        both.eval()
         batch = draw_batch(heldout, config.rows, end_id, 1.0, np.random.default_rng(7))
         joint = float(joint_loss(dllm, verifier, batch, config.alpha))
         return {**heldout_losses(dllm, heldout, config.rows, end_id), "heldout_joint": joint}
 
     kept = {"shares": [config.marginal_share, config.alpha], "starts": list(starts)}
     recipe = {**rows_recipe(config.rows, train, end_id), **kept}
-    both = nn.ModuleDict({"dllm": dllm, "verifier": verifier})
     fit(both, batch_at, loss, evaluate, config.rows.fit, run, recipe, batch_setting=config.rows.batch[0])
 
 

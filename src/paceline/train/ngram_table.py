@@ -113,8 +113,11 @@ def _read(model: Transformer, windows: Tensor, batch: Tensor, found: Frequent, h
 
 
 def _empty_rows(contexts: int, top_k: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the rows go. Kept one by one they would lie between the logits of their parts, whose memory could then not
-    be used again: 15 GB for the bundled verifier."""
+    """Where the rows go: ids [contexts, k], scores [contexts, k] and rest [contexts].
+
+    Kept one by one they would lie between the logits of their parts, whose memory could then not be used again: 15 GB
+    for the bundled verifier.
+    """
     ids = torch.empty(contexts, top_k, dtype=torch.int64)
     return ids, torch.empty(contexts, top_k, dtype=dtype), torch.empty(contexts, dtype=dtype)
 

@@ -4,7 +4,7 @@ goes on with the next, and read back whole. Knows nothing of what stands in them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import BadZipFile
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from paceline.errors import TrainingError
 
-__all__ = ["Part", "parts_of", "read_parts"]
+__all__ = ["Part", "decisive", "parts_of", "read_parts"]
 
 
 class Part(NamedTuple):
@@ -51,3 +51,12 @@ def read_parts(folder: Path, names: Sequence[str]) -> Iterator[list[NDArray[Any]
             remedy = "Remove it: the same command makes it again."
             raise TrainingError(f"{path} cannot be read: {error}.", remedy=remedy) from error
         yield arrays
+
+
+def decisive(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that decide what is written; the batch, which may be lowered where memory is short, does not.
+
+    Those of the texts may stand by themselves, under `texts`.
+    """
+    flat = {**settings, **settings.get("texts", {})}
+    return {name: value for name, value in flat.items() if name not in ("batch", "texts")}

@@ -35,6 +35,7 @@ from paceline.train.fit.memory import memory_is_set_by
 from paceline.train.fit.processes import join
 from paceline.train.folders import copy_tokenizer, end_ids_of, mask_id_of, opening_of, team_in
 from paceline.train.options import DrafterConfig, Objective, ResponsesConfig, TargetConfig, UnloopConfig
+from paceline.train.parts import decisive
 from paceline.train.responses import Responses, generate_responses, load_responses
 from paceline.train.target import bundled_target_spec, train_target
 from paceline.train.teacher import Teacher, teach
@@ -195,7 +196,7 @@ def _check_answers(answers: Path, theirs: dict[str, Any], ours: dict[str, Any], 
     if theirs.get("target_checksum") != ours["target_checksum"]:
         told = f"{answers} holds answers of another target than {folder}{f': of {place}' if place else ''}."
         raise TrainingError(told, remedy="Give the target that they are of, or another folder for new ones.")
-    if told := differences(theirs, ours):
+    if told := differences(decisive(theirs), decisive(ours)):
         raise TrainingError(
             f"{answers} holds answers of other settings: {told}.", remedy="Use them, or another folder."
         )

@@ -137,8 +137,9 @@ def beginnings(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfi
     wanted = max(round(config.count * config.chat_share), config.count - len(others))
     chosen = chats[:wanted] + others[: config.count - min(wanted, len(chats))]
     if len(chosen) < config.count:
-        told = f"{corpus} has {len(chosen)} such beginnings, count is {config.count}."
-        warnings.warn(f"{told} There will be no more texts than that.", stacklevel=2)
+        low, high = config.prompt_tokens
+        told = f"{corpus} has {len(chosen)} beginnings of {low} to {2 * high} tokens, count is {config.count}"
+        warnings.warn(f"{told}: there will be no more texts. A larger corpus has more.", stacklevel=2)
     return [prompt for _, prompt in sorted(chosen)]
 
 

@@ -86,10 +86,15 @@ def train_verifier(
     @torch.no_grad()
     def evaluate() -> Mapping[str, float]:
         model.eval()
-        parts = [float(distillation(model, *_rows(samples, said, part))) for part in torch.split(heldout, 16)]
+        parts = torch.split(heldout, 16)
+        counts = [int((samples.lengths - samples.prompt_lengths)[part].sum()) for part in parts]
+        nats = [
+            count * float(distillation(model, *_rows(samples, said, part)))
+            for part, count in zip(parts, counts, strict=True)
+        ]
         text = texts.batch(0, 0, min(config.windows_per_batch, len(texts.tokens)))
         return {
-            "heldout_divergence": math.fsum(parts) / len(parts),
+            "heldout_divergence": math.fsum(nats) / sum(counts),
             "heldout_loss": float(next_token_loss(next_logits(model, text).flatten(0, 1), text[:, 1:].flatten())),
         }
 

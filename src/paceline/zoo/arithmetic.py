@@ -11,8 +11,9 @@ from random import Random
 from paceline.zoo import words
 from paceline.zoo.tables import fill
 
-FINAL = re.compile(r"answer is:?\s*\**\s*\$?(-?\d[\d,]*)", re.IGNORECASE)
-NUMBER = re.compile(r"-?\d[\d,]*")
+_FINAL = re.compile(r"answer is:?\s*\**\s*\$?(-?\d[\d,]{0,99})", re.IGNORECASE)
+_NUMBER = re.compile(r"-?\d[\d,]{0,99}")
+"""Of a hundred digits at most: a looping answer may have more than `int` takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def word_problem(seed: int) -> Problem:
 
 def final_answer(text: str) -> int | None:
     """The number after the last "answer is", else the last number of the text, else None."""
-    found = FINAL.findall(text) or NUMBER.findall(text)
+    found = _FINAL.findall(text) or _NUMBER.findall(text)
     return int(found[-1].replace(",", "")) if found else None
 
 

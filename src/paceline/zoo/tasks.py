@@ -119,7 +119,11 @@ def _records(rng: Random, level: int) -> Made:
     record = {field: _value(rng, field) for field in fields}
     facts = "; ".join(f"{field} is {_told(value)}" for field, value in record.items())
     answer = json.dumps(record)
-    return say(rng, _RECORD_ASKS, facts=facts), answer, lambda text: _parsed(text) == record
+    return (
+        say(rng, _RECORD_ASKS, facts=facts),
+        answer,
+        lambda text: _as_json(text) == json.dumps(record, sort_keys=True),
+    )
 
 
 def _value(rng: Random, field: str) -> object:
@@ -139,11 +143,11 @@ def _told(value: object) -> str:
     return ", ".join(value) if isinstance(value, list) else str(value).lower() if value in (True, False) else str(value)
 
 
-def _parsed(text: str) -> object:
-    """The JSON object in a text, or None."""
+def _as_json(text: str) -> str | None:
+    """The JSON object in a text, its keys in order, or None. As text, since 1 is True in Python, and not in JSON."""
     start, end = text.find("{"), text.rfind("}")
     try:
-        return json.loads(text[start : end + 1])
+        return json.dumps(json.loads(text[start : end + 1]), sort_keys=True)
     except (ValueError, RecursionError):
         return None
 

@@ -92,6 +92,8 @@ def _read(path: Path, mapped: bool = False) -> dict[str, Any]:
     """A checkpoint; `mapped`: weights stay on disk until they are looked at."""
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, mmap=mapped)
+    except (OSError, MemoryError) as error:
+        raise TrainingError(f"{path} cannot be read: {error}.", remedy="See to that, then go on.") from error
     except Exception as error:  # torch raises many kinds, and some give advice on loading whatever it is
         raise TrainingError(f"{path} is no whole checkpoint.", remedy="Remove it to start anew.") from error
     return state

@@ -47,7 +47,7 @@ def _whole_lines(path: Path) -> list[str]:
 def _figures(path: Path, line: str) -> dict[str, float]:
     try:
         figures: dict[str, float] = json.loads(line)
-        figures["step"]
+        int(figures["step"])  # without it nothing can be said of a line
     except (ValueError, KeyError, TypeError) as error:
         told = f"{path} has a line that is none of a log: {line.strip()!r:.60}."
         raise TrainingError(told, remedy="Remove that line.") from error
