@@ -95,8 +95,9 @@ def ranked(
     perturbed = perturbed / spread if spread != 1.0 else perturbed
     values, ids = perturbed.topk(min(width, perturbed.shape[-1]))
     _check(values[:, 0])
-    greatest = values[:, :1]  # so that logsumexp need not look for it
-    values = values - greatest - (perturbed - greatest).exp_().sum(-1, keepdim=True).log_()
+    greatest = values[:, :1]
+    log_mass = (perturbed - greatest).exp_().sum(-1, keepdim=True).log_()  # logsumexp would look for the greatest again
+    values = values - greatest - log_mass
     return ids if known is None else known.gather(-1, ids), values
 
 
