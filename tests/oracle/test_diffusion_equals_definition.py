@@ -56,7 +56,7 @@ SETTINGS = [
     Remasking(factor=1.2, block_length=6, cache="dual", end_last=True),
     Remasking(strategy="left_to_right", tokens_per_step=2),
     Remasking(strategy="left_to_right", tokens_per_step=3, window=4),
-    Remasking(strategy="left_to_right", tokens_per_step=4, window=3, kv_window=1),
+    Remasking(strategy="left_to_right", tokens_per_step=3, window=3, kv_window=1),
     Remasking(strategy="left_to_right", tokens_per_step=2, kv_window=3),
 ]
 
