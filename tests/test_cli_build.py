@@ -53,6 +53,7 @@ def test_a_terminal_is_told_what_is_tried(run: Run, tmp_path: Path, monkeypatch:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("small")
+@pytest.mark.filterwarnings("ignore:.*there will be no more texts")
 def test_a_build_makes_all_models_and_their_cards_and_goes_on_where_it_stopped(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

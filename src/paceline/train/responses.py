@@ -138,8 +138,8 @@ def beginnings(corpus: Path, turn_start: tuple[int, ...], config: ResponsesConfi
     chosen = chats[:wanted] + others[: config.count - min(wanted, len(chats))]
     if len(chosen) < config.count:
         low, high = config.prompt_tokens
-        told = f"{corpus} has {len(chosen)} beginnings of {low} to {2 * high} tokens, count is {config.count}"
-        warnings.warn(f"{told}: there will be no more texts. A larger corpus has more.", stacklevel=2)
+        known = f"{corpus} has {len(chosen)} beginnings of {low} to {2 * high} tokens, count is {config.count}"
+        warnings.warn(f"{known}: there will be no more texts. A larger corpus has more.", stacklevel=2)
     return [prompt for _, prompt in sorted(chosen)]
 
 
