@@ -55,6 +55,10 @@ def test_steps_are_done_that_a_checkpoint_holds_and_not_those_in_the_log_alone(t
     (run / "checkpoint.pt").write_bytes(b"cut")
     with pytest.raises(TrainingError, match=r"checkpoint\.pt is no whole checkpoint. Remove it to start anew"):
         planned(tmp_path)
+    (run / "checkpoint.pt").unlink()
+    (run / "checkpoint.pt").mkdir()
+    with pytest.raises(TrainingError, match=r"checkpoint\.pt cannot be read: .* See to that"):
+        planned(tmp_path)
 
 
 def test_nothing_is_left_of_a_finished_stage(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from torch import nn
 from paceline.errors import TrainingError
 from paceline.files import write_atomically
 from paceline.train.fit.average import Average
+from paceline.train.fit.memory import is_out_of_memory
 from paceline.train.options import FitConfig
 
 __all__ = ["Trained", "differences", "forget_drafts", "resume", "save", "steps_saved"]
@@ -92,9 +93,9 @@ def _read(path: Path, mapped: bool = False) -> dict[str, Any]:
     """A checkpoint; `mapped`: weights stay on disk until they are looked at."""
     try:
         state: dict[str, Any] = torch.load(path, weights_only=True, mmap=mapped)
-    except (OSError, MemoryError) as error:
-        raise TrainingError(f"{path} cannot be read: {error}.", remedy="See to that, then go on.") from error
     except Exception as error:  # torch raises many kinds, and some give advice on loading whatever it is
+        if isinstance(error, OSError) or is_out_of_memory(error):
+            raise TrainingError(f"{path} cannot be read: {error}.", remedy="See to that, then go on.") from error
         raise TrainingError(f"{path} is no whole checkpoint.", remedy="Remove it to start anew.") from error
     return state
 

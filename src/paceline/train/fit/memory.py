@@ -13,7 +13,7 @@ import torch
 
 from paceline.errors import TrainingError
 
-__all__ = ["machine_bytes", "memory_is_set_by", "same_work"]
+__all__ = ["is_out_of_memory", "machine_bytes", "memory_is_set_by", "same_work"]
 
 
 def machine_bytes() -> int:
@@ -41,13 +41,14 @@ def memory_is_set_by(setting: str, value: object = None, instead: str = "") -> I
     try:
         yield
     except (RuntimeError, MemoryError) as error:
-        if not _is_out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         told = f", with {setting} {value}" if value is not None else ""
         remedy = f"Lower {setting}{f'; {instead}' if instead else ''}."
         raise TrainingError(f"Out of memory{told}.", remedy=remedy, param=setting) from error
 
 
-def _is_out_of_memory(error: Exception) -> bool:
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an error says so."""
     # torch has an error of its own for accelerators, and only a sentence for the CPU.
     return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
