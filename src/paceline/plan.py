@@ -26,6 +26,7 @@ class Plan:
         tokens_per_second, plain_tokens_per_second: of the whole batch, to be expected of the best block and of plain
             decoding (both with what was looked up, for that reason); 0 where they were not compared.
         resting: rounds of plain decoding behind this one, until drafts are tried again.
+        least: drafts less probable than that are not worth reading, so they need not be looked for.
     """
 
     block_size: int
@@ -34,3 +35,4 @@ class Plan:
     tokens_per_second: float = field(default=0.0, compare=False)
     plain_tokens_per_second: float = field(default=0.0, compare=False)
     resting: int = field(default=0, compare=False)
+    least: float = field(default=0.0, compare=False)

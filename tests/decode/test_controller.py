@@ -30,6 +30,13 @@ def seen(accepted: int, checked: int, rounds: int = 20) -> Pace:
     return pace
 
 
+def chain_of(*probabilities: float) -> Proposal:
+    """Drafts behind each other, so probable each."""
+    tokens = tuple(range(len(probabilities)))
+    scores = tuple(itertools.accumulate(map(math.log, probabilities)))
+    return Proposal(tokens, tuple(node - 1 for node in tokens), scores)
+
+
 @pytest.mark.parametrize(
     ("hidden", "rows"), [(32, 8), (256, 8), (257, 9), (1024, 9), (4096, 10), (5120, 11), (2**24, 16), (2**30, 16)]
 )
@@ -84,6 +91,27 @@ def test_drafting_goes_on_as_soon_as_a_trial_succeeds() -> None:
             pace.learn(plan.steps, plan.block_size - 1, plan.block_size - 1)
     assert pace.rest == SHORTEST_REST
     assert it.plans([pace], 10) != [PLAIN]
+
+
+def test_a_new_answer_is_expected_to_be_like_those_before() -> None:
+    """Where drafts were in vain it rests at once; and drafts as soon as a trial succeeds."""
+    it = controller(FLAT)
+    for _ in range(20):
+        it.learn(seen(0, 1), Plan(8), chain_of(0.5), [], 1)
+    pace = Pace()
+    told = [it.plans([pace], 10)[0] for _ in range(SHORTEST_REST + 1)]
+    assert [plan.reason for plan in told] == ["rest"] * SHORTEST_REST + ["trial"]
+    for _ in range(3):
+        it.learn(pace, told[-1], chain_of(0.9, 0.8, 0.7), [0, 1, 2], 3)
+    assert it.plans([pace], 10)[0].reason == "best"
+
+
+def test_drafts_that_would_not_be_read_are_not_looked_for() -> None:
+    """A row costs one part of a pass in 64: a draft is looked for down to 0.4 times what pays for it."""
+    costs = Costs(read={1: 1.0, 65: 2.0}, draft={4: 0.0, 16: 0.0})
+    (plan,) = controller(costs).plans([seen(15, 15)], 10)
+    assert plan.least == pytest.approx(0.4 * plan.tokens_per_second / 64)
+    assert controller(FLAT).plans([Pace()], 10)[0].least == 0.0
 
 
 def test_the_longest_block_is_tried_now_and_then() -> None:
@@ -283,8 +311,8 @@ def test_what_was_looked_up_says_nothing_of_the_drafter(path: list[int], judged:
     proposal = Proposal((1, 2, 3, 4, 5, 6), (-1, -1, 1, 1, 3, 2), tuple(map(math.log, (0.5, 0.3, 0.2))))
     it.learn(pace, Plan(4), proposal, path, min(len(path) + 1, 4))
     assert sum(it.calibration.right) == right
-    assert sum(pace.accepted[1]) == right
-    assert sum(pace.checked[1]) == judged
+    assert sum(pace.acceptance.accepted[1]) == right
+    assert sum(pace.acceptance.checked[1]) == judged
     plain = Pace()
     it.learn(plain, Plan(1), Proposal((4, 5), (-1, 0)), [0, 1], 2)
     assert plain == Pace()

@@ -6,19 +6,43 @@ import random
 
 import pytest
 
-from paceline.decode.experience import Calibration, Copies, Drift, Pace
+from paceline.decode.experience import Acceptance, Calibration, Copies, Drift, Habit, Pace
 
 
 def test_acceptance_is_conditional_and_fades() -> None:
-    pace = Pace()
+    acceptance, usual = Acceptance(), [0.7] * 2
     for _ in range(200):
-        pace.learn(1, 1, 2)
-    first, second = pace.acceptances(1, 2)
+        acceptance.learn(1, 1, 2)
+    first, second = acceptance.likely(1, usual, 1.0)
     assert (first > 0.9, second < 0.2) == (True, True)
     for _ in range(60):
-        pace.learn(1, 2, 3)
-    assert pace.acceptances(1, 2)[1] > 0.9
-    assert Pace().acceptances(1, 6) == [0.7] * 6
+        acceptance.learn(1, 2, 3)
+    assert acceptance.likely(1, usual, 1.0)[1] > 0.9
+    assert Acceptance().likely(1, [0.7] * 6, 1.0) == [0.7] * 6
+
+
+def test_what_is_usual_is_shifted_by_what_was_seen() -> None:
+    """A first place half as good as usual halves the next ones; one that fails half as often halves their failures."""
+    usual = [0.8, 0.6, 0.9]
+    worse, better = Acceptance(), Acceptance()
+    for _ in range(500):
+        worse.learn(1, 0, 1)
+        better.learn(1, 1, 1)
+    first, second, third = worse.likely(1, usual, 1.0)
+    assert (second / usual[1], third / usual[2]) == pytest.approx((first / usual[0],) * 2)
+    first, second, third = better.likely(1, usual, 1.0)
+    shares = (1 - second) / (1 - usual[1]), (1 - third) / (1 - usual[2])
+    assert shares == pytest.approx(((1 - first) / (1 - usual[0]),) * 2)
+
+
+def test_a_habit_is_what_most_answers_did() -> None:
+    habit = Habit()
+    assert (habit.known, habit.likely(Acceptance(), 1, 3)) == (False, [0.7] * 3)
+    for _ in range(200):
+        habit.learn(1, 0, 1)
+    assert habit.known
+    assert max(habit.likely(Acceptance(), 1, 3)) < 0.05
+    assert habit.likely(Acceptance(), 2, 3) == [0.7] * 3, "other steps are not known yet"
 
 
 def test_an_unbiased_drafter_is_believed() -> None:

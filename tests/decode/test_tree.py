@@ -55,6 +55,17 @@ def test_grown_are_the_most_probable_prefixes(seed: int, nodes: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
+def test_none_is_less_probable_than_asked_for(seed: int) -> None:
+    """What is left is the same tree, cut off."""
+    table, least = table_of(seed), 0.02
+    slots = [*table, Ranked((), ())]
+    whole = grown(table, 10_000, 10_000)
+    tree = best_first(lambda path: slots[len(path)], 10_000, 10_000, least)
+    assert 1 < len(tree.tokens) < len(whole.tokens)
+    assert tree.scores == tuple(score for score in whole.scores if score >= math.log(least))
+
+
+@pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("candidates", [1, 2, 3, 6])
 def test_no_more_candidates_than_asked_for(seed: int, candidates: int) -> None:
     tree = grown(table_of(seed), 12, candidates)

@@ -15,6 +15,7 @@ from paceline.decode.agree import agreed_path
 from paceline.decode.sequence import Sequence
 from paceline.decode.target import Reading, Target
 from paceline.decode.tree import Proposal
+from paceline.plan import Plan
 
 __all__ = ["Kept", "commit_path", "read_and_commit", "record"]
 
@@ -56,11 +57,21 @@ def commit_path(sequence: Sequence, reading: Reading, path: Many[int]) -> Kept:
     return Kept(tokens, None if reading.features is None else _rows(reading.features, rows))
 
 
-def record(draft: Proposal, reading: Reading, path: Many[int], kept: Kept, seconds: tuple[float, float]) -> Round:
+def record(
+    draft: Proposal,
+    reading: Reading,
+    path: Many[int],
+    kept: Kept,
+    seconds: tuple[float, float],
+    plan: Plan | None = None,
+    dropped: int = 0,
+) -> Round:
     """What happened.
 
     Args:
         seconds: this sequence's share of the time that proposing took, and all that followed.
+        plan: what was to be proposed, and why.
+        dropped: drafts that were not read.
     """
     return Round(
         proposed=draft.tokens,
@@ -71,6 +82,8 @@ def record(draft: Proposal, reading: Reading, path: Many[int], kept: Kept, secon
         verify_seconds=seconds[1],
         parents=() if draft.is_chain else draft.parents,
         scores=draft.scores,
+        plan=plan,
+        dropped=dropped,
     )
 
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from paceline.decode.experience import SHORTEST_REST, Calibration, Copies, Drift, Pace, longer
+from paceline.decode.experience import SHORTEST_REST, Calibration, Copies, Drift, Habit, Pace, longer
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import EMPTY, ROOT, Proposal, only
 from paceline.plan import Reason
@@ -26,6 +26,12 @@ __all__ = ["Controller", "Costs", "first_block_size"]
 
 _LOOK_AROUND = 16
 """Every so many drafted rounds the longest block is tried, so that it is known what a short one misses."""
+
+_MARGIN = 1.1
+"""Drafts have to be expected to be so much faster than none: odds are estimates, and of many the best one flatters."""
+
+_WORTH = 0.4
+"""Drafts are looked for down to so many times what pays for a row on average: rows do not all cost the same."""
 
 
 def first_block_size(hidden_size: int) -> int:
@@ -54,6 +60,12 @@ class Costs:
         """Seconds of the target for so many rows."""
         return _looked_up(self._readings, self.read, rows)
 
+    @property
+    def row(self) -> float:
+        """Seconds of the target for one more row, on average."""
+        most = max(self.read)
+        return max(0.0, self.reading(most) - self.reading(1)) / max(1, most - 1)
+
     def drafting(self, plans: Sequence[Plan]) -> float:
         """Seconds of the drafter for the blocks of all sequences, which make their passes together."""
         drawn = [plan for plan in plans if plan != PLAIN]
@@ -77,6 +89,7 @@ class Controller:
     block_sizes: tuple[int, ...]
     first: int
     steps: tuple[int, ...] = (1,)
+    habit: Habit = field(default_factory=Habit)
     calibration: Calibration = field(default_factory=Calibration)
     copies: Copies = field(default_factory=Copies)
     drift: Drift = field(default_factory=Drift)
@@ -125,6 +138,7 @@ class Controller:
         path = [node for node in path if node < len(drafted)]
         checked = min(checked, len(path) + ((path[-1] if path else ROOT) in drafted))
         pace.learn(plan.steps, len(path), checked, len(drafted) / max(proposal.depths[: len(drafted)]))
+        self.habit.learn(plan.steps, len(path), checked)
         ends, right = {ROOT, *path[: max(0, checked - 1)]}, set(path)
         for node, parent in enumerate(drafted):
             said = _conditional(proposal, node)
@@ -151,24 +165,42 @@ class Controller:
     def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
         if pace.resting > 1:
             pace.resting -= 1
-            return replace(PLAIN, reason="rest", resting=pace.resting - 1)
-        if not pace.drafted:
+            return Plan(1, 1, "rest", resting=pace.resting - 1)
+        if not pace.drafted and not self.habit.known:
             return Plan(self.first, self.steps[0], "first")
-        if pace.drafted % _LOOK_AROUND == 0:
+        if pace.drafted and pace.drafted % _LOOK_AROUND == 0:
             steps = self.steps[pace.drafted // _LOOK_AROUND % len(self.steps)]
             return Plan(self.block_sizes[-1], steps, "look around")
-        plans = [Plan(size, steps) for size in self.block_sizes for steps in self.steps]
-        rates = [_rate(pace, plan, costs, sequences) for plan in plans]
-        best, rate = plans[rates.index(max(rates))], max(rates) / self.drift.drafted
-        plain = _rate(pace, PLAIN, costs, sequences) / self.drift.plain
-        if rate <= plain and pace.resting == 0:
+        best, tokens, seconds = self._best(pace, costs, sequences)
+        rate = tokens / seconds / self.drift.drafted
+        plain = sequences / costs.reading(sequences) / self.drift.plain
+        pays = rate > _MARGIN * plain
+        paid = pace.drafted > 0 and sequences * (1 + pace.latest) / seconds / self.drift.drafted > _MARGIN * plain
+        if not pays and not paid and pace.resting == 0:
             pace.resting, pace.rest = pace.rest, longer(pace.rest)
             return Plan(1, 1, "rest", rate, plain, pace.resting - 1)
-        pace.resting = 0  # after a rest it is tried in any case
-        if rate > plain:
+        pace.resting = 0  # after a rest it is tried in any case, and again where it paid
+        if pays:
             pace.rest = SHORTEST_REST
-        reason: Reason = "best" if rate > plain else "trial"
-        return Plan(best.block_size, best.steps, reason, rate, plain)
+        reason: Reason = "best" if pays else "trial"
+        least = _WORTH * costs.row * tokens / seconds
+        return replace(best, reason=reason, tokens_per_second=rate, plain_tokens_per_second=plain, least=least)
+
+    def _best(self, pace: Pace, costs: Costs, sequences: int) -> tuple[Plan, float, float]:
+        """The block and the steps with the most tokens per second, and both of these, as measured beforehand."""
+        best = PLAIN, 0.0, 1.0
+        for steps in self.steps:
+            outlook = _outlook(self._accepted(pace, steps), pace.width, costs, sequences)
+            for size in self.block_sizes:
+                plan = Plan(size, steps)
+                tokens, seconds = _fastest(outlook[:size], costs.drafting([plan] * sequences))
+                if tokens * best[2] > best[1] * seconds:
+                    best = plan, tokens, seconds
+        return best
+
+    def _accepted(self, pace: Pace, steps: int) -> list[float]:
+        """How likely drafts are accepted, by depth: what was seen of this sequence, and what is usual."""
+        return self.habit.likely(pace.acceptance, steps, self.block_sizes[-1] - 1)
 
     def _beside(self, found: Proposal, pace: Pace, plan: Plan, costs: Costs, sequences: int) -> Plan:
         """The plan, or no drafts in this round if what was looked up is expected to be faster alone."""
@@ -176,8 +208,12 @@ class Controller:
             return plan
         length = max(found.depths)
         copied = [self.copies.probability(length) ** depth for depth in range(1, length + 1)]
-        both = _rate(pace, plan, costs, sequences, copied) / self.drift.drafted
-        alone = _rate(pace, PLAIN, costs, sequences, copied) / self.drift.plain
+        accepted = self._accepted(pace, plan.steps)[: plan.block_size - 1]
+        spent = costs.drafting([plan] * sequences)
+        tokens, seconds = _fastest(_outlook(accepted, pace.width, costs, sequences, copied), spent)
+        both = tokens / seconds / self.drift.drafted
+        tokens, seconds = _fastest(_outlook([], pace.width, costs, sequences, copied), 0.0)
+        alone = tokens / seconds / self.drift.plain
         return plan if both > alone else Plan(1, 1, "looked up", both, alone)
 
     def _chances(self, proposal: Proposal) -> list[tuple[int, float]]:
@@ -195,21 +231,29 @@ class Controller:
         return list(enumerate(likely))
 
 
-def _rate(pace: Pace, plan: Plan, costs: Costs, sequences: int, copied: Sequence[float] = ()) -> float:
-    """Tokens per second to expect of drafts as wide as before, as deep as it pays; all sequences are alike.
+def _outlook(
+    accepted: Sequence[float], width: float, costs: Costs, sequences: int, copied: Sequence[float] = ()
+) -> list[tuple[float, float]]:
+    """Tokens to expect of drafts so deep, and the seconds of reading them, from none on; all sequences are alike.
 
     Args:
-        copied: how likely a looked-up token agrees at each depth; drafts and these are taken to be right together.
+        accepted: how likely a draft is right at each depth where those before it are.
+        width: drafts at each depth.
+        copied: how likely a looked-up token is right at each depth; drafts and these are taken to be right together.
     """
-    spent, drafts = costs.drafting([plan] * sequences), plan.block_size - 1
-    best, tokens, likely = sequences / (spent + costs.reading(sequences)), 1.0, 1.0
-    accepted = pace.acceptances(plan.steps, drafts)
+    drafts, tokens, likely = len(accepted), 1.0, 1.0
+    found = [(float(sequences), costs.reading(sequences))]
     for depth in range(max(drafts, len(copied))):
         likely = likely * accepted[depth] if depth < drafts else 0.0
         tokens += max(likely, *copied[depth : depth + 1], 0.0)
-        rows = 1.0 + pace.width * min(depth + 1, drafts) + min(depth + 1, len(copied))
-        best = max(best, sequences * tokens / (spent + costs.reading(round(sequences * rows))))
-    return best
+        rows = 1.0 + width * min(depth + 1, drafts) + min(depth + 1, len(copied))
+        found.append((sequences * tokens, costs.reading(round(sequences * rows))))
+    return found
+
+
+def _fastest(outlook: Sequence[tuple[float, float]], spent: float) -> tuple[float, float]:
+    """Tokens and seconds of drafts as deep as it pays, where drafting takes so many of them."""
+    return max(((tokens, spent + reading) for tokens, reading in outlook), key=lambda each: each[0] / each[1])
 
 
 def _conditional(proposal: Proposal, node: int) -> float:

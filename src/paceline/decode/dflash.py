@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence as Many
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -89,7 +89,6 @@ class DFlash:
         started = time.perf_counter()
         found = self._look_up(sequences)
         plans = self._plan(sequences, found)
-        remember(self.drafter, [each for each, plan in zip(sequences, plans, strict=True) if plan != PLAIN])
         grown = self._joined(self._propose(sequences, plans), found)
         drafts = self._keep(grown, plans, sequences)
         proposed = time.perf_counter()
@@ -97,10 +96,10 @@ class DFlash:
         for sequence, own in zip(sequences, kept, strict=True):
             self._put_aside(sequence, own.features)
         seconds = (proposed - started) / len(sequences), (time.perf_counter() - proposed) / len(sequences)
-        records = [record(*each, seconds) for each in zip(drafts, readings, paths, kept, strict=True)]
+        facts = zip(drafts, readings, paths, kept, strict=True)
         rounds = [
-            replace(each, plan=plan, dropped=len(whole.tokens) - len(own.tokens))
-            for each, plan, whole, own in zip(records, plans, grown, drafts, strict=True)
+            record(*each, seconds, plan=plan, dropped=len(whole.tokens) - len(each[0].tokens))
+            for each, plan, whole in zip(facts, plans, grown, strict=True)
         ]
         for each in zip(sequences, plans, found, drafts, readings, paths, rounds, strict=True):
             self._look_back(*each)
@@ -115,12 +114,18 @@ class DFlash:
         return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences), found)
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
+        drafting = [sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN]
+        if not drafting:
+            return [EMPTY] * len(sequences)
+        remember(self.drafter, drafting)
         parts = self.target, self.drafter, self.settings, self.joint, self.noisy, self.selecting, self.scored
         return Drafting(*parts).propose(sequences, plans)
 
     def _keep(self, drafts: list[Proposal], plans: Many[Plan], sequences: Many[Sequence]) -> list[Proposal]:
         """What of them is worth reading."""
-        return drafts if self.controller is None else self.controller.keep(drafts, plans, _longest(sequences))
+        if self.controller is None or not any(draft.tokens for draft in drafts):
+            return drafts
+        return self.controller.keep(drafts, plans, _longest(sequences))
 
     def _look_up(self, sequences: Many[Sequence]) -> list[Proposal]:
         """What followed earlier in the text of each; nothing where that is not asked for."""

@@ -41,11 +41,12 @@ _POOL = 2
 
 
 class _Asked(NamedTuple):
-    """A sequence that is to draft, how deep, and in how many passes at most."""
+    """A sequence that is to draft, how deep, in how many passes at most, and how probable a draft has to be."""
 
     sequence: Sequence
     slots: int
     steps: int
+    least: float
 
 
 @dataclass(slots=True)
@@ -120,7 +121,7 @@ class Drafting:
         Near its limit an answer gets a shorter block, as in the reference implementation.
         """
         asked = [
-            _Asked(sequence, min(plan.block_size - 1, sequence.remaining_tokens), plan.steps)
+            _Asked(sequence, min(plan.block_size - 1, sequence.remaining_tokens), plan.steps, plan.least)
             for sequence, plan in zip(sequences, plans, strict=True)
         ]
         drafting = [each for each in asked if each.slots]
@@ -154,7 +155,7 @@ class Drafting:
             if left:
                 self._denoise(left, step)
         expands = [self._expand(block) for block in blocks]
-        proposals = [self._grown(expand, each.slots) for expand, each in zip(expands, asked, strict=True)]
+        proposals = [self._grown(expand, each) for expand, each in zip(expands, asked, strict=True)]
         if self.joint is not None:
             sequences = [each.sequence for each in asked]
             weight = self.settings.rescorer_weight
@@ -228,13 +229,14 @@ class Drafting:
 
     def _expand(self, block: _Block) -> Expand:
         """What may stand in the slots of a block."""
-        sequence, _, steps = block.asked
+        sequence, steps = block.asked.sequence, block.asked.steps
         if self._selector is None:
             return independent(block.candidates)
         heat = 1.0 if is_greedy(sequence.sampling) else sequence.sampling.temperature
         wide = spread(self.settings, steps, steps, block.perplexity)
         return behind_each_other(block.candidates, self._selector, sequence.tokens[-1], heat, wide)
 
-    def _grown(self, expand: Expand, slots: int) -> Proposal:
-        pool = 1 if self.joint is None else _POOL
-        return best_first(expand, pool * self._nodes(slots), self.settings.candidates)
+    def _grown(self, expand: Expand, asked: _Asked) -> Proposal:
+        if self.joint is None:
+            return best_first(expand, self._nodes(asked.slots), self.settings.candidates, asked.least)
+        return best_first(expand, _POOL * self._nodes(asked.slots), self.settings.candidates)

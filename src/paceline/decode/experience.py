@@ -6,16 +6,22 @@ Fading counts and means in plain numbers. Knows nothing of what is decided by th
 from __future__ import annotations
 
 import bisect
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-__all__ = ["SHORTEST_REST", "Calibration", "Copies", "Drift", "Pace", "longer"]
+__all__ = ["SHORTEST_REST", "Acceptance", "Calibration", "Copies", "Drift", "Habit", "Pace", "longer"]
 
 _PRIOR = 0.7
-"""Conditional acceptance before anything was seen, and its weight in drafts."""
-_PRIOR_WEIGHT = 1.0
+"""Conditional acceptance before anything was seen."""
 
 _MEMORY = 0.9
 """What a count is worth a round later: some ten rounds are remembered."""
+_HABIT = 0.98
+"""The same of what is remembered of all answers."""
+_KNOWN = 8
+"""Rounds after which a habit is one."""
+_GUESS_WEIGHT, _HABIT_WEIGHT = 1.0, 2.0
+"""How many drafts of the sequence itself a mere guess is worth, and a habit."""
 
 SHORTEST_REST, LONGEST_REST = 8, 64
 """Plain rounds after the first trial in vain, and at most; each time four times as many."""
@@ -32,36 +38,84 @@ def longer(rest: int) -> int:
 
 
 @dataclass(slots=True)
+class Acceptance:
+    """Drafts that were judged, and those of them that were right: fading counts, by steps, then by depth."""
+
+    memory: float = _MEMORY
+    accepted: dict[int, list[float]] = field(default_factory=dict)
+    checked: dict[int, list[float]] = field(default_factory=dict)
+
+    def likely(self, steps: int, usual: Sequence[float], weight: float) -> list[float]:
+        """How likely the draft at each depth is accepted where all before it were.
+
+        What was seen so far, and with the weight of so many drafts what is usual at that depth, by as much better or
+        worse as the place before was.
+        """
+        own = before = 1.0
+        found = []
+        accepted, checked = self.accepted.get(steps, []), self.checked.get(steps, [])
+        for place, common in enumerate(usual):
+            own = _shifted(common, own, before)
+            if place < len(checked):
+                own = (accepted[place] + weight * own) / (checked[place] + weight)
+            before = common
+            found.append(own)
+        return found
+
+    def learn(self, steps: int, accepted: int, checked: int) -> None:
+        """Count the drafts of a round: by depth, the first `checked` were judged, the first `accepted` were right."""
+        for counts, count in ((self.accepted, accepted), (self.checked, checked)):
+            own = [self.memory * value for value in counts.get(steps, [])]
+            own += [0.0] * (checked - len(own))
+            counts[steps] = [value + (place < count) for place, value in enumerate(own)]
+
+
+@dataclass(slots=True)
+class Habit:
+    """How drafting has gone in all answers so far: what is expected of a new one.
+
+    Attributes:
+        rounds: that are remembered.
+    """
+
+    acceptance: Acceptance = field(default_factory=lambda: Acceptance(_HABIT))
+    rounds: int = 0
+
+    @property
+    def known(self) -> bool:
+        """Whether there is one."""
+        return self.rounds >= _KNOWN
+
+    def likely(self, own: Acceptance, steps: int, depths: int) -> list[float]:
+        """As `Acceptance.likely`, of a sequence of which that is known; before anything was seen, a fixed guess."""
+        usual = self.acceptance.likely(steps, [_PRIOR] * depths, _GUESS_WEIGHT)
+        return own.likely(steps, usual, _HABIT_WEIGHT if self.known else _GUESS_WEIGHT)
+
+    def learn(self, steps: int, accepted: int, checked: int) -> None:
+        """Count the drafts of a round."""
+        self.rounds += 1
+        self.acceptance.learn(steps, accepted, checked)
+
+
+@dataclass(slots=True)
 class Pace:
     """How drafting has gone for one sequence.
 
     Attributes:
-        accepted, checked: by steps, then by depth: fading counts of drafts.
+        acceptance: of its drafts.
         drafted: rounds with drafts.
+        latest: drafts that were accepted in the latest of them.
         resting: plain rounds left, and one for the trial behind them.
         rest: how long the next rest would be.
         width: drafts that were read for each place, a fading mean: more than 1 for trees.
     """
 
-    accepted: dict[int, list[float]] = field(default_factory=dict)
-    checked: dict[int, list[float]] = field(default_factory=dict)
+    acceptance: Acceptance = field(default_factory=Acceptance)
     drafted: int = 0
+    latest: int = 0
     resting: int = 0
     rest: int = SHORTEST_REST
     width: float = 1.0
-
-    def acceptances(self, steps: int, depths: int) -> list[float]:
-        """How likely the draft at each depth is accepted where all before it were.
-
-        What was seen so far, and a little of what was seen one place before: for the first, of a fixed prior.
-        """
-        likely, found = _PRIOR, []
-        accepted, checked = self.accepted.get(steps, []), self.checked.get(steps, [])
-        for place in range(depths):
-            if place < len(checked):
-                likely = (accepted[place] + _PRIOR_WEIGHT * likely) / (checked[place] + _PRIOR_WEIGHT)
-            found.append(likely)
-        return found
 
     def in_vain(self, rest: bool = True) -> None:
         """A round drafted, and nothing of that was worth reading: rest, longer each time.
@@ -69,19 +123,16 @@ class Pace:
         Args:
             rest: False where looked-up tokens took the rows, which says little of drafts in other rounds.
         """
-        self.drafted += 1
+        self.drafted, self.latest = self.drafted + 1, 0
         if not rest:
             return
         self.resting, self.rest = self.rest + 1, longer(self.rest)
 
     def learn(self, steps: int, accepted: int, checked: int, width: float = 1.0) -> None:
-        """Count the drafts of a round: by depth, the first `checked` were judged, the first `accepted` were right."""
-        self.drafted += 1
+        """Count the drafts of a round; see `Acceptance.learn`."""
+        self.drafted, self.latest = self.drafted + 1, accepted
         self.width += (1.0 - _MEMORY) * (width - self.width)
-        for counts, count in ((self.accepted, accepted), (self.checked, checked)):
-            own = [_MEMORY * value for value in counts.get(steps, [])]
-            own += [0.0] * (checked - len(own))
-            counts[steps] = [value + (place < count) for place, value in enumerate(own)]
+        self.acceptance.learn(steps, accepted, checked)
 
 
 @dataclass(slots=True)
@@ -141,3 +192,13 @@ class Drift:
             self.drafted = mean
         else:
             self.plain = mean
+
+
+def _shifted(usual: float, found: float, common: float) -> float:
+    """What is usual in a place, where in the place before `found` was found and `common` is usual.
+
+    By the same factor less likely, or by the same factor less likely to fail.
+    """
+    if found <= common:
+        return usual * found / common
+    return 1.0 - (1.0 - usual) * (1.0 - found) / (1.0 - common)

@@ -89,15 +89,18 @@ def chain(tokens: Sequence[int]) -> Proposal:
     return Proposal(tuple(tokens), tuple(range(-1, len(tokens) - 1)))
 
 
-def best_first(expand: Expand, nodes: int, candidates: int) -> Proposal:
+def best_first(expand: Expand, nodes: int, candidates: int, least: float = 0.0) -> Proposal:
     """The tree of the `nodes` most probable prefixes, of those with at most `candidates` ends.
+
+    None of them is less probable than `least`.
 
     Each prefix that is taken makes two more known: its best continuation, and the next best token in its own place. So
     among all trees of that size this one has the greatest sum of probabilities, which is how many drafts are expected
     to be accepted: without a bound on candidates, and as far as the scores are right. Equal ones in order of discovery.
     """
     tree = _Growing(expand)
-    while tree.known and len(tree.tokens) < nodes:
+    most = -math.log(least) if least > 0.0 else math.inf
+    while tree.known and len(tree.tokens) < nodes and tree.known[0][0] <= most:
         tree.take(candidates)
     return Proposal(tuple(tree.tokens), tuple(tree.parents), tuple(tree.scores))
 
