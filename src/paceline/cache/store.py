@@ -71,12 +71,17 @@ class SequenceCache:
         """
         return self.extension(keys.shape[0]).write(layer, keys, values)
 
-    def extension(self, rows: int) -> Extension:
-        """Room for `rows` rows behind the committed ones, in all layers."""
+    def room(self, rows: int) -> Tensor:
+        """All rows, [layers, 2, kv_heads, capacity, head_dim], with room for `rows` more behind the committed ones."""
         end = self.length + rows
         if end > self._rows.shape[3]:
             self._grow(end)
-        flat = self._rows.flatten(0, 1)
+        return self._rows
+
+    def extension(self, rows: int) -> Extension:
+        """Room for `rows` rows behind the committed ones, in all layers."""
+        end = self.length + rows
+        flat = self.room(rows).flatten(0, 1)
         return Extension(flat[:, :, self.length : end].unbind(), flat[:, :, :end].unbind())
 
     def extend(self, keys: Tensor, values: Tensor) -> None:

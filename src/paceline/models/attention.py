@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from paceline.cache.store import SequenceCache
+from paceline.cache.store import Extension, SequenceCache
 from paceline.models.masks import Block, blocks, tree_block
 
-__all__ = ["Attend", "Segment", "cached_attention", "dense_attention"]
+__all__ = ["Attend", "CachedAttention", "Segment", "cached_attention", "dense_attention"]
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, queries, keys, values) -> attention output [rows, heads * head_dim]."""
@@ -38,44 +38,54 @@ class Segment:
     tree: tuple[int, ...] | None = None
 
 
-def cached_attention(segments: Sequence[Segment], causal: Sequence[bool], windows: Sequence[int | None]) -> Attend:
-    """Attention of a flat batch, each sequence over its own cache and its own new rows.
+class CachedAttention:
+    """Attention of a flat batch, each sequence over its own cache and its own new rows: an `Attend`.
 
     Beyond its output it takes memory for one block of rows at a time, and so grows with a length, not with its square.
 
-    Args:
+    Attributes:
         segments: the sequences in the order of their rows.
         causal: for each layer, whether a new row sees only itself and earlier rows; true where there are trees.
         windows: for each layer, its sliding window in tokens or None.
     """
-    kinds = list(zip(causal, windows, strict=True))
-    extensions = [segment.cache.extension(segment.rows) for segment in segments]
 
-    @cache  # masks are made once in a pass, and not by every layer
-    def parts(index: int, kind: tuple[bool, int | None]) -> list[Block]:
-        rows, store, tree = segments[index].rows, segments[index].cache, segments[index].tree
-        if tree is not None:
-            return tree_block(tree, store.length, kind[1], store.dtype, store.device)
-        return blocks(rows, store.length, *kind, store.dtype, store.device)
+    def __init__(self, segments: Sequence[Segment], causal: Sequence[bool], windows: Sequence[int | None]) -> None:
+        self.segments, self.causal, self.windows = segments, causal, windows
+        self._kinds = list(zip(causal, windows, strict=True))
+        self._counts = [segment.rows for segment in segments]
+        self._parts: dict[tuple[int, tuple[bool, int | None]], list[Block]] = {}
 
-    if len(segments) == 1:
+    @cached_property
+    def _extensions(self) -> list[Extension]:
+        return [segment.cache.extension(segment.rows) for segment in self.segments]
 
-        def attend_alone(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-            seen_keys, seen_values = extensions[0].write(layer, keys, values)
-            return _attend(seen_keys, seen_values, queries, parts(0, kinds[layer]))
+    def __call__(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """Append the keys and values, and attend."""
+        if len(self.segments) == 1:
+            return self._attend_segment(0, layer, queries, keys, values)
+        rows = zip(*(torch.split(x, self._counts) for x in (queries, keys, values)), strict=True)
+        return torch.cat([self._attend_segment(index, layer, *own) for index, own in enumerate(rows)])
 
-        return attend_alone
-    counts = [segment.rows for segment in segments]
+    def _attend_segment(self, index: int, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        seen_keys, seen_values = self._extensions[index].write(layer, keys, values)
+        return _attend(seen_keys, seen_values, queries, self._blocks(index, self._kinds[layer]))
 
-    def attend(layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        rows = zip(*(torch.split(x, counts) for x in (queries, keys, values)), strict=True)
-        outputs = []
-        for index, (own_queries, own_keys, own_values) in enumerate(rows):
-            seen_keys, seen_values = extensions[index].write(layer, own_keys, own_values)
-            outputs.append(_attend(seen_keys, seen_values, own_queries, parts(index, kinds[layer])))
-        return torch.cat(outputs)
+    def _blocks(self, index: int, kind: tuple[bool, int | None]) -> list[Block]:
+        """Masks are made once in a pass, and not by every layer."""
+        if (index, kind) not in self._parts:
+            segment = self.segments[index]
+            rows, store, tree = segment.rows, segment.cache, segment.tree
+            if tree is not None:
+                found = tree_block(tree, store.length, kind[1], store.dtype, store.device)
+            else:
+                found = blocks(rows, store.length, *kind, store.dtype, store.device)
+            self._parts[index, kind] = found
+        return self._parts[index, kind]
 
-    return attend
+
+def cached_attention(segments: Sequence[Segment], causal: Sequence[bool], windows: Sequence[int | None]) -> Attend:
+    """`CachedAttention` of these segments: see there."""
+    return CachedAttention(segments, causal, windows)
 
 
 def _attend(keys: Tensor, values: Tensor, queries: Tensor, parts: list[Block]) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from paceline.models.attention import Attend, Segment, cached_attention
 from paceline.models.convolution import Coupling, left_neighbours
 from paceline.models.drafter_spec import DrafterSpec
+from paceline.models.few_rows import FewRows, pack
 from paceline.models.linear import Linear
 from paceline.models.norm import HeadNorm, RmsNorm, rms_norm
 from paceline.models.rotary import Rotary, Rotation, rotate
@@ -51,6 +52,7 @@ class Drafter(nn.Module):
         self.rotary = Rotary(block.rope, block.head_dim)
         self._context_tokens = max(block.context_tokens, target.spec.context_tokens)
         self._context: tuple[Rowwise, Rowwise] | None = None
+        self._few_rows: FewRows | None = None
         # In a tuple, so that the target's weights are not counted, trained or saved as the drafter's.
         self._lent = (target.embed, target.head)
         initialize(self)
@@ -97,6 +99,9 @@ class Drafter(nn.Module):
         if self.spec.input_embedding_scale != 1.0:
             x = x * self.spec.input_embedding_scale
         turn = self.rotary(positions, x.dtype)
+        found = None if self._few_rows is None else self._few_rows(x, turn, attend)
+        if found is not None:
+            return found[0]
         if self.couplings is not None:
             x = self._coupled(x, turn, attend, block_rows)
         else:
@@ -129,7 +134,7 @@ class Drafter(nn.Module):
         return cached_attention(segments, self.spec.causal, self.spec.block.windows)
 
     def prepare(self) -> None:
-        """Fuse what all layers do to context features, and tabulate the rotations. Idempotent."""
+        """Fuse what all layers do to context features, tabulate the rotations, and pack for few rows. Idempotent."""
         self.rotary.tabulate(self._context_tokens, self.fc.weight)
         weight, bias, norms = self._context_weights()
         product, norm = Linear(weight.shape[1], weight.shape[0]), RmsNorm(1, self.spec.block.norm_eps)
@@ -137,6 +142,10 @@ class Drafter(nn.Module):
         product.bias = None if bias is None else nn.Parameter(bias, False)
         product.prepare()
         norm.prepare()
+        product.prepare_few_rows()
+        self.fc.prepare_few_rows()
+        if self.couplings is None:
+            self._few_rows = pack(cast(list[Layer], list(self.layers)), self.norm, self.spec.block)
         # Kept out of the module tree: both repeat weights that the layers own.
         object.__setattr__(self, "_context", (product, norm))
 

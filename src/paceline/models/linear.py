@@ -23,7 +23,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Linear"]
+from paceline import native
+
+__all__ = ["MOST_ROWS", "Linear"]
+
+MOST_ROWS = 64
+"""Rows up to which the native products are used: beyond it torch is as fast, and a prompt is read once."""
 
 _HALF_STEP = 2.0**-25
 """Half the distance of the smallest float16 numbers: what rounding to float16 may change in a weight."""
@@ -43,11 +48,14 @@ class Linear(nn.Module):
         self._product: Callable[..., Tensor] = F.linear
         self._packed: tuple[object, ...] | None = None
         self._kept_as: torch.dtype | None = None
+        self._few_rows: native.Product | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, in] -> [rows, out]."""
         if x.dtype != self.weight.dtype:
             return self.forward(x.to(self.weight.dtype)).to(x.dtype)
+        if self._few_rows is not None and x.shape[0] <= MOST_ROWS and not x.requires_grad:
+            return self._few_rows(x)
         if self._packed is None or x.requires_grad:  # the packed products have no gradient
             return F.linear(x, self.weight, self.bias)
         product: Tensor = self._product(x, *self._packed)
@@ -74,6 +82,11 @@ class Linear(nn.Module):
         elif _packable(weight.dtype):
             self._product = torch.ops.mkldnn._linear_pointwise.default
             self._packed = (torch.ops.mkldnn._reorder_linear_weight(weight), bias, "none", [], "")
+
+    def prepare_few_rows(self) -> None:
+        """Pack the weight a second time, for products of few rows, where the native ones apply. Idempotent."""
+        if native.applies_to(self.weight):
+            self._few_rows = native.Product(self.weight, self.bias)
 
 
 def _held_by_half(weight: Tensor) -> bool:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from paceline.models.attention import Attend
+from paceline.models.few_rows import FewRows, pack
 from paceline.models.linear import Linear
 from paceline.models.norm import HeadNorm, RmsNorm
 from paceline.models.rotary import Rotary, Rotation, rotate
@@ -94,6 +95,7 @@ class Transformer(nn.Module):
         self.norm = RmsNorm(spec.hidden_size, spec.norm_eps)
         self.head = Linear(spec.hidden_size, spec.vocab_size)
         self.rotary = Rotary(spec.rope, spec.head_dim)
+        self._few_rows: FewRows | None = None
         initialize(self)
         if spec.tied_head:
             self.head.weight = cast(nn.Parameter, self.embed.weight)
@@ -113,6 +115,10 @@ class Transformer(nn.Module):
         """
         x = self.embed(tokens).to(self.dtype)
         turn = self.rotary(positions, x.dtype)
+        if self._few_rows is not None:
+            found = self._few_rows(x, turn, attend, taps)
+            if found is not None:
+                return Output(*found)
         tapped: dict[int, Tensor] = {}
         for index, layer in enumerate(self.layers):
             x = layer(x, turn, attend)
@@ -124,8 +130,10 @@ class Transformer(nn.Module):
         return Output(hidden, torch.cat([tapped[tap] for tap in taps], -1) if taps else None)
 
     def prepare(self) -> None:
-        """Tabulate the rotations. Idempotent."""
+        """Tabulate the rotations, and pack layers and head for passes of few rows. Idempotent."""
         self.rotary.tabulate(self.spec.context_tokens, self.norm.weight)
+        self._few_rows = pack(cast(list[Layer], list(self.layers)), self.norm, self.spec)
+        self.head.prepare_few_rows()
 
 
 def initialize(module: nn.Module) -> None:

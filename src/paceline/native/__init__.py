@@ -1,0 +1,13 @@
+"""The forward pass of few rows on a CPU, in C++: one call instead of a few hundred small kernels.
+
+Optional: without the extension, or where it does not apply, torch computes the same up to rounding, and is its oracle.
+Knows tensors and caches, and nothing of models.
+"""
+
+from __future__ import annotations
+
+from paceline.native.extension import VARIABLE, applies_to, instruction_sets, why_not
+from paceline.native.network import LayerWeights, Network, Rows
+from paceline.native.product import Product
+
+__all__ = ["VARIABLE", "LayerWeights", "Network", "Product", "Rows", "applies_to", "instruction_sets", "why_not"]

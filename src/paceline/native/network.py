@@ -1,0 +1,119 @@
+"""The layers of a Transformer on a flat batch of few rows, in one call.
+
+Pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiGLU, then the final norm: what
+`models.transformer` does in torch, its oracle. Sums have a fixed order, so a row's result is the same to the bit
+whatever other rows, however many threads compute with it, and whether what it sees was cached, is its chain, or one
+branch of its tree. Knows nothing of embedding, head and models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from paceline.native.extension import extension, instructions, pool
+
+__all__ = ["LayerWeights", "Network", "Rows"]
+
+
+class LayerWeights(NamedTuple):
+    """The tensors of a layer, float32 on the CPU.
+
+    Attributes:
+        attention_norm, mlp_norm: [hidden].
+        query_norm, key_norm: [head_dim], both or neither.
+        qkv: [(heads + 2 kv_heads) * head_dim, hidden].
+        out: [hidden, heads * head_dim].
+        gate_up: [2 * intermediate, hidden], gates first.
+        down: [hidden, intermediate].
+        qkv_bias, out_bias, gate_up_bias, down_bias: one number for each output.
+    """
+
+    attention_norm: Tensor
+    mlp_norm: Tensor
+    query_norm: Tensor | None
+    key_norm: Tensor | None
+    qkv: Tensor
+    out: Tensor
+    gate_up: Tensor
+    down: Tensor
+    qkv_bias: Tensor | None
+    out_bias: Tensor | None
+    gate_up_bias: Tensor | None
+    down_bias: Tensor | None
+
+
+class Rows(NamedTuple):
+    """The new rows of one sequence.
+
+    Attributes:
+        cache: [layers, 2, kv_heads, capacity, head_dim]; new keys and values are written behind the past ones.
+        past: rows that it holds.
+        rows: new ones.
+        tree: for each row the index of the row before it, -1 for none; None is one behind the other.
+    """
+
+    cache: Tensor
+    past: int
+    rows: int
+    tree: tuple[int, ...] | None
+
+
+class Network:
+    """Layers and final norm; every weight is copied.
+
+    Args:
+        layers: their tensors.
+        norm: weight of the final norm, [hidden].
+        heads, kv_heads, head_dim, eps: what shapes do not say.
+    """
+
+    def __init__(
+        self, layers: Sequence[LayerWeights], norm: Tensor, heads: int, kv_heads: int, head_dim: int, eps: float
+    ) -> None:
+        native = extension()
+        packed = [native.Layer(*(_plain(tensor) for tensor in layer)) for layer in layers]
+        self._native = native.Network(
+            pool(), instructions(), heads, kv_heads, head_dim, eps, packed, norm.detach().contiguous()
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """What one pass reads of the weights."""
+        read: int = self._native.nbytes
+        return read
+
+    def __call__(
+        self,
+        x: Tensor,
+        turn: tuple[Tensor, Tensor],
+        rows: Sequence[Rows],
+        causal: Sequence[bool],
+        windows: Sequence[int | None],
+        taps: Sequence[int] = (),
+    ) -> tuple[Tensor, Tensor | None]:
+        """Hidden states [rows, hidden] after the final norm, and the outputs of tapped layers, [rows, taps * hidden].
+
+        Args:
+            x: [rows, hidden].
+            turn: cos and signed sin of each row, [rows, 1, head_dim].
+            rows: the sequences, in the order of their rows.
+            causal: for each layer, whether a row sees only itself and earlier rows.
+            windows: for each layer, its sliding window in tokens or None.
+            taps: layers; the last one's output is taken after the final norm.
+
+        Raises:
+            TypeError, ValueError: something has another type or shape.
+        """
+        hidden = torch.empty(x.shape)
+        features = torch.empty(x.shape[0], len(taps) * x.shape[1]) if taps else None
+        cos, sin = (angle.flatten(1) for angle in turn)
+        self._native.run(x.contiguous(), cos, sin, rows, causal, windows, taps, hidden, features)
+        return hidden, features
+
+
+def _plain(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.detach().contiguous()

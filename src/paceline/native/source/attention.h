@@ -1,0 +1,126 @@
+// Attention of a few queries that share a key head, over the cached and the new rows of one sequence.
+//
+// A score is one fixed tree of sums over a head. Values are summed in the order of their rows, which is that of their
+// positions, and a masked row has the weight 0, which changes no sum. The softmax's denominator has W lanes: a row adds
+// to the one of its position, in the order of positions. So a query gets the same result, to the bit, whether its past is
+// cached, stands in its own chain, or is one branch of a tree.
+#pragma once
+
+#include <algorithm>
+#include <limits>
+
+#include "kernels.h"
+#include "simd.h"
+
+namespace paceline::SET {
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+
+// q · key for `count` <= W keys that lie dim apart; lanes behind them repeat the last.
+INLINE Vector dot_keys(const float* query, const float* keys, long count, long dim) {
+    const float* key[W];
+    for (long i = 0; i < W; ++i) key[i] = keys + std::min(i, count - 1) * dim;
+    Vector sums[W] = {};
+    long d = 0;
+    for (; d + W <= dim; d += W) {
+        const Vector q = load(query + d);
+        for (int i = 0; i < W; ++i) sums[i] = fma(q, load(key[i] + d), sums[i]);
+    }
+    if (d < dim) {
+        const Vector q = load_some(query + d, dim - d);
+        for (int i = 0; i < W; ++i) sums[i] = fma(q, load_some(key[i] + d, dim - d), sums[i]);
+    }
+    return fold(sums);
+}
+
+INLINE bool sees(const Attention::Query& query, long own) { return query.own[own / 64] >> (own % 64) & 1; }
+
+// Scores of rows base … end - 1 at scores[0 …]; what the query does not see is masked. Returns the largest.
+INLINE float score(const Attention& a, const Attention::Query& query, long base, long end, float* scores) {
+    for (long key = base; key < end; key += W) {
+        const Vector found = dot_keys(query.at, a.keys + key * a.dim, std::min<long>(W, end - key), a.dim);
+        store(scores + key - base, found * a.scale);
+    }
+    for (long key = base; key < std::min(query.first, a.past); ++key) scores[key - base] = kMasked;
+    for (long own = 0; own < end - a.past; ++own)
+        if (!sees(query, own)) scores[a.past + own - base] = kMasked;
+    float largest = kMasked;
+    for (long i = 0; i < end - base; ++i) largest = std::max(largest, scores[i]);
+    return largest;
+}
+
+// e^(score - largest) in place, zeros behind the last; their sum.
+INLINE float soften(const Attention& a, long base, long end, float largest, float* scores) {
+    for (long i = end - base; i % W; ++i) scores[i] = kMasked;
+    for (long i = 0; i < end - base; i += W) store(scores + i, exponential(load(scores + i) - largest));
+    const long whole = std::max(base, a.past / W * W);
+    Vector total{};
+    for (long key = base; key < whole; key += W) total += load(scores + key - base);
+    float lanes[W];
+    store(lanes, total);
+    for (long key = whole; key < end; ++key) {
+        const long place = key < a.past ? key : a.places[key - a.past];
+        lanes[place % W] += scores[key - base];
+    }
+    return sum(load(lanes));
+}
+
+// Q queries x V vectors of a head from `column` on: weights times values.
+template <int Q, int V, bool Whole>
+INLINE void weigh(const Attention& a, long base, long end, long stride, const float* totals, long column) {
+    Vector sums[Q][V] = {};
+    for (long key = base; key < end; ++key) {
+        const float* values = a.values + key * a.dim + column;
+        Vector value[V];
+        for (int v = 0; v < V; ++v) value[v] = Whole ? load(values + v * W) : load_some(values, a.dim - column);
+        for (int q = 0; q < Q; ++q) {
+            const Vector weight = spread(a.scores[q * stride + key - base]);
+            for (int v = 0; v < V; ++v) sums[q][v] = fma(weight, value[v], sums[q][v]);
+        }
+    }
+    for (int q = 0; q < Q; ++q)
+        for (int v = 0; v < V; ++v) {
+            float* to = a.queries[q].output + column + v * W;
+            const Vector result = sums[q][v] / totals[q];
+            Whole ? store(to, result) : store_some(to, result, a.dim - column);
+        }
+}
+
+template <int Q>
+void weigh_all(const Attention& a, long base, long end, long stride, const float* totals) {
+    constexpr int V = Q <= 3 ? 4 : 2;
+    long column = 0;
+    for (; column + V * W <= a.dim; column += V * W) weigh<Q, V, true>(a, base, end, stride, totals, column);
+    for (; column + W <= a.dim; column += W) weigh<Q, 1, true>(a, base, end, stride, totals, column);
+    if (column < a.dim) weigh<Q, 1, false>(a, base, end, stride, totals, column);
+}
+
+template <int Q = Attention::kQueries>
+void weigh_queries(const Attention& a, long base, long end, long stride, const float* totals) {
+    if (a.count == Q) return weigh_all<Q>(a, base, end, stride, totals);
+    if constexpr (Q > 1) weigh_queries<Q - 1>(a, base, end, stride, totals);
+}
+
+// The last own row that the query sees, and one.
+INLINE long end_of(const Attention& a, const Attention::Query& query) {
+    long own = a.own;
+    while (own > 0 && !sees(query, own - 1)) --own;
+    return a.past + own;
+}
+
+inline void attend(const Attention& a) {
+    long first = a.past, end = a.past;
+    for (int q = 0; q < a.count; ++q) {
+        first = std::min(first, a.queries[q].first);
+        end = std::max(end, end_of(a, a.queries[q]));
+    }
+    const long base = first / W * W, stride = padded(end - base);
+    float totals[Attention::kQueries];
+    for (int q = 0; q < a.count; ++q) {
+        float* scores = a.scores + q * stride;
+        totals[q] = soften(a, base, end, score(a, a.queries[q], base, end, scores), scores);
+    }
+    weigh_queries(a, base, end, stride, totals);
+}
+
+}  // namespace paceline::SET

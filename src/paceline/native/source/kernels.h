@@ -1,0 +1,94 @@
+// The loops of a forward pass, as a table of functions: one table for each instruction set, chosen at run time.
+//
+// kernels.cpp is compiled once for each set. Everything else sees only this file, so that no function compiled for a
+// newer processor can be taken by the linker for one that runs everywhere.
+//
+// What every kernel promises: the value of a row depends neither on the other rows of the call nor on how work is cut
+// between threads. Each output element of a product is one accumulator that sums in the order of its depth.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace paceline {
+
+// How weights are kept. bfloat16 only where it holds the float32 weights exactly; sums are float32 either way.
+enum class Storage : uint8_t { float32, bfloat16 };
+
+// All rows in memory are this many floats apart, or a multiple: two vectors of the widest set.
+constexpr long kPad = 32;
+
+constexpr long padded(long size) { return (size + kPad - 1) / kPad * kPad; }
+
+// A matrix of `rows` rows that begin `stride` floats apart.
+struct Rows {
+    float* at;
+    long stride;
+    long rows;
+};
+
+// Panels first … last - 1 of a weight matrix, packed: a panel is `Kernels::columns` outputs wide and `depth` lines long.
+struct Part {
+    const std::byte* lines;
+    const float* bias;  // of every output of these panels, zeros behind the last; null: none
+    long depth;
+    long first, last;
+    Storage storage;
+};
+
+struct Source {
+    const float* weight;  // [columns, depth], as torch keeps it
+    long depth, columns;
+    Storage storage;
+};
+
+// y = x W^T + bias, or y += that, for the outputs of one part.
+struct Product {
+    Part part;
+    Rows x;
+    Rows y;
+    long columns;  // of y: what lies behind is not written
+    bool add;
+};
+
+// Some queries that share a key head, over the rows of one sequence.
+struct Attention {
+    static constexpr int kQueries = 6;
+    struct Query {
+        const float* at;       // [dim]
+        float* output;         // [dim]
+        const uint64_t* own;   // bit i: sees row i of those behind `past`
+        long first;            // the first of the past rows it sees
+    };
+    Query queries[kQueries];
+    int count;
+    const float *keys, *values;  // [past + own, dim]
+    const int64_t* places;       // of the own rows: the position of each
+    long past, own, dim;
+    float scale;
+    float* scores;  // room for kQueries * padded(past + own + kPad)
+};
+
+struct Kernels {
+    const char* name;
+    long columns;  // of a panel
+    std::size_t (*line_bytes)(Storage);
+    void (*pack)(const Source&, long first, long last, std::byte* to);
+    void (*multiply)(const Product&);
+    void (*norm)(const float* x, const float* weight, long size, float eps, float* y);
+    void (*rotate)(const float* x, const float* cos, const float* sin, long size, float* y);
+    void (*gate)(const float* gate, const float* up, long size, float* y);
+    void (*attend)(const Attention&);
+};
+
+namespace baseline {
+const Kernels& kernels();
+}
+namespace avx2 {
+const Kernels& kernels();
+}
+namespace avx512 {
+const Kernels& kernels();
+}
+
+}  // namespace paceline

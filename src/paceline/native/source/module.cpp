@@ -1,0 +1,201 @@
+// What Python sees. Arrays are checked here, so that no call from Python reads or writes what is not its own.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include "instructions.h"
+#include "network.h"
+#include "weights.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace paceline {
+
+namespace {
+
+template <int Dimensions>
+using Input = nb::ndarray<const float, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
+template <int Dimensions>
+using Output = nb::ndarray<float, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
+
+void demand(bool held, const char* told) {
+    if (!held) throw nb::value_error(told);
+}
+
+class Linear {
+  public:
+    Linear(std::shared_ptr<Pool> pool, const std::string& set, const Input<2>& weight,
+           const std::optional<Input<1>>& bias)
+        : pool_(std::move(pool)), depth_(weight.shape(1)) {
+        demand(!bias || bias->shape(0) == weight.shape(0), "bias and weight differ in their number of outputs.");
+        const Matrix matrix{weight.data(), bias ? bias->data() : nullptr, long(weight.shape(0)), long(weight.shape(1))};
+        const nb::gil_scoped_release release;
+        weights_ = std::make_unique<Weights>(kernels_for(set), *pool_, std::vector{matrix});
+    }
+
+    void multiply(const Input<2>& x, const Output<2>& y) const {
+        const long rows = x.shape(0), columns = weights_->columns(0);
+        demand(long(x.shape(1)) == depth_, "x does not have as many columns as the weight.");
+        demand(long(y.shape(0)) == rows && long(y.shape(1)) == columns, "y is not [rows of x, outputs].");
+        const nb::gil_scoped_release release;
+        pool_->run([&](int thread) {
+            weights_->multiply(0, thread, {const_cast<float*>(x.data()), depth_, rows}, {y.data(), columns, rows},
+                               columns, false);
+        });
+    }
+
+    std::size_t bytes() const { return weights_->bytes(); }
+
+  private:
+    std::shared_ptr<Pool> pool_;
+    long depth_;
+    std::unique_ptr<Weights> weights_;
+};
+
+// The tensors of a layer.
+struct LayerTensors {
+    Input<1> attention_norm, mlp_norm;
+    std::optional<Input<1>> query_norm, key_norm;
+    Input<2> qkv, out, gate_up, down;
+    std::optional<Input<1>> qkv_bias, out_bias, gate_up_bias, down_bias;
+};
+
+Matrix matrix(const Input<2>& weight, const std::optional<Input<1>>& bias, long columns, long depth) {
+    demand(long(weight.shape(0)) == columns && long(weight.shape(1)) == depth, "A weight does not have its shape.");
+    demand(!bias || long(bias->shape(0)) == columns, "A bias does not have the size of its weight.");
+    return {weight.data(), bias ? bias->data() : nullptr, columns, depth};
+}
+
+const float* vector(const Input<1>& weight, long size) {
+    demand(long(weight.shape(0)) == size, "The weight of a norm does not have its size.");
+    return weight.data();
+}
+
+Layer checked(const LayerTensors& of, const Shape& shape) {
+    const long width = shape.heads * shape.dim, all = width + 2 * shape.kv_heads * shape.dim;
+    demand(of.query_norm.has_value() == of.key_norm.has_value(), "query_norm and key_norm go together.");
+    return {
+        vector(of.attention_norm, shape.hidden),
+        of.query_norm ? vector(*of.query_norm, shape.dim) : nullptr,
+        of.key_norm ? vector(*of.key_norm, shape.dim) : nullptr,
+        vector(of.mlp_norm, shape.hidden),
+        matrix(of.qkv, of.qkv_bias, all, shape.hidden),
+        matrix(of.out, of.out_bias, shape.hidden, width),
+        matrix(of.gate_up, of.gate_up_bias, 2 * shape.intermediate, shape.hidden),
+        matrix(of.down, of.down_bias, shape.hidden, shape.intermediate),
+    };
+}
+
+// A segment as Python gives it: cache, rows in it, new rows, the row before each of them (none: a chain).
+using SegmentTuple = std::tuple<Output<5>, long, long, std::optional<std::vector<int64_t>>>;
+
+class CheckedNetwork {
+  public:
+    CheckedNetwork(std::shared_ptr<Pool> pool, const std::string& set, long heads, long kv_heads, long dim, float eps,
+                   const std::vector<LayerTensors>& tensors, const Input<1>& norm) {
+        demand(!tensors.empty(), "There are no layers.");
+        demand(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "heads is not a multiple of kv_heads.");
+        demand(dim > 0 && dim % 2 == 0, "head_dim is not even.");
+        const long intermediate = tensors[0].gate_up.shape(0) / 2;
+        const Shape shape{long(norm.shape(0)), intermediate, heads, kv_heads, dim, eps};
+        demand(shape.hidden > 0 && intermediate > 0, "A matrix is empty.");
+        std::vector<Layer> layers;
+        for (const LayerTensors& layer : tensors) layers.push_back(checked(layer, shape));
+        const nb::gil_scoped_release release;
+        network_ = std::make_unique<Network>(kernels_for(set), std::move(pool), shape, layers, norm.data());
+    }
+
+    void run(const Input<2>& x, const Input<2>& cos, const Input<2>& sin, const std::vector<SegmentTuple>& tuples,
+             const std::vector<bool>& causal, const std::vector<std::optional<int64_t>>& windows,
+             const std::vector<long>& taps, const Output<2>& hidden, const std::optional<Output<2>>& features) {
+        const Shape& shape = network_->shape();
+        const auto is = [rows = x.shape(0)](const auto& array, long columns) {
+            return array.shape(0) == rows && long(array.shape(1)) == columns;
+        };
+        demand(is(x, shape.hidden) && is(hidden, shape.hidden), "x and hidden are not both [rows, hidden].");
+        demand(is(cos, shape.dim) && is(sin, shape.dim), "cos and sin are not [rows of x, head_dim].");
+        demand(features ? is(*features, long(taps.size()) * shape.hidden) : taps.empty(),
+               "features is not [rows of x, taps * hidden].");
+        for (long tap : taps) demand(tap >= 0 && tap < network_->layers(), "A tap is no layer.");
+        const std::vector<Segment> segments = segments_of(tuples, x.shape(0));
+        const std::vector<Reach> reach = reach_of(causal, windows);
+        const nb::gil_scoped_release release;
+        network_->run({x.data(), cos.data(), sin.data(), segments, reach, taps, hidden.data(),
+                       features ? features->data() : nullptr});
+    }
+
+    std::size_t bytes() const { return network_->bytes(); }
+
+  private:
+    std::vector<Segment> segments_of(const std::vector<SegmentTuple>& tuples, std::size_t rows) const {
+        const Shape& shape = network_->shape();
+        std::vector<Segment> segments;
+        std::size_t found = 0;
+        for (const auto& [cache, past, own, tree] : tuples) {
+            demand(long(cache.shape(0)) == network_->layers() && cache.shape(1) == 2 &&
+                       long(cache.shape(2)) == shape.kv_heads && long(cache.shape(4)) == shape.dim,
+                   "A cache is not [layers, 2, kv_heads, capacity, head_dim].");
+            demand(past >= 0 && own >= 0 && past <= long(cache.shape(3)) - own, "A cache has no room for its rows.");
+            if (tree) check_tree(*tree, own);
+            segments.push_back({{past, own, tree.value_or(std::vector<int64_t>{})}, cache.data(), long(cache.shape(3))});
+            found += own;
+        }
+        demand(found == rows, "The rows of the segments are not those of x.");
+        return segments;
+    }
+
+    static void check_tree(const std::vector<int64_t>& tree, long rows) {
+        demand(long(tree.size()) == rows, "A tree does not name as many rows as its segment has.");
+        for (long row = 0; row < rows; ++row)
+            demand(tree[row] >= -1 && tree[row] < row, "A row of a tree does not stand behind the row before it.");
+    }
+
+    std::vector<Reach> reach_of(const std::vector<bool>& causal,
+                                const std::vector<std::optional<int64_t>>& windows) const {
+        demand(long(causal.size()) == network_->layers() && long(windows.size()) == network_->layers(),
+               "causal and windows do not name every layer once.");
+        std::vector<Reach> reach;
+        for (std::size_t layer = 0; layer < causal.size(); ++layer) {
+            demand(!windows[layer] || *windows[layer] > 0, "A window is not positive.");
+            reach.push_back({causal[layer], windows[layer]});
+        }
+        return reach;
+    }
+
+    std::unique_ptr<Network> network_;
+};
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+    module.def("instruction_sets", instruction_sets);
+    nb::class_<Pool>(module, "Pool")
+        .def(nb::init<int>(), "threads"_a)
+        .def_prop_ro("threads", &Pool::threads);
+    nb::class_<Linear>(module, "Linear")
+        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const Input<2>&, const std::optional<Input<1>>&>(),
+             "pool"_a, "instructions"_a, "weight"_a, "bias"_a.none())
+        .def("multiply", &Linear::multiply, "x"_a, "y"_a)
+        .def_prop_ro("nbytes", &Linear::bytes);
+    using Bias = std::optional<Input<1>>;
+    nb::class_<LayerTensors>(module, "Layer")
+        .def(nb::init<Input<1>, Input<1>, Bias, Bias, Input<2>, Input<2>, Input<2>, Input<2>, Bias, Bias, Bias, Bias>(),
+             "attention_norm"_a, "mlp_norm"_a, "query_norm"_a.none(), "key_norm"_a.none(), "qkv"_a, "out"_a,
+             "gate_up"_a, "down"_a, "qkv_bias"_a.none(), "out_bias"_a.none(), "gate_up_bias"_a.none(),
+             "down_bias"_a.none());
+    nb::class_<CheckedNetwork>(module, "Network")
+        .def(nb::init<std::shared_ptr<Pool>, const std::string&, long, long, long, float,
+                      const std::vector<LayerTensors>&, const Input<1>&>(),
+             "pool"_a, "instructions"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "eps"_a, "layers"_a, "norm"_a)
+        .def("run", &CheckedNetwork::run, "x"_a, "cos"_a, "sin"_a, "segments"_a, "causal"_a, "windows"_a, "taps"_a,
+             "hidden"_a, "features"_a.none())
+        .def_prop_ro("nbytes", &CheckedNetwork::bytes);
+}
+
+}  // namespace paceline

@@ -1,0 +1,231 @@
+#include "network.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace paceline {
+
+namespace {
+
+// The matrices of a layer, in the order in which they are read.
+enum { kQkv, kOut, kGate, kUp, kDown, kMatrices };
+
+// Its norms, one after the other.
+enum { kAttentionNorm, kMlpNorm, kQueryNorm, kKeyNorm };
+
+std::vector<Matrix> matrices_of(const std::vector<Layer>& layers) {
+    std::vector<Matrix> matrices;
+    for (const Layer& layer : layers) {
+        const Matrix& both = layer.gate_up;
+        const long half = both.columns / 2;
+        const Matrix gate{both.weight, both.bias, half, both.depth};
+        const Matrix up{both.weight + half * both.depth, both.bias ? both.bias + half : nullptr, half, both.depth};
+        matrices.insert(matrices.end(), {layer.qkv, layer.out, gate, up, layer.down});
+    }
+    return matrices;
+}
+
+}  // namespace
+
+struct Network::Batch {
+    long rows = 0, longest = 0;
+    std::vector<Seen> seen;      // of every segment
+    std::vector<long> kind_of;   // of every layer
+    std::vector<Item> items;
+};
+
+Network::Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape& shape,
+                 const std::vector<Layer>& layers, const float* norm)
+    : kernels_(kernels), pool_(std::move(pool)), shape_(shape), layers_(layers.size()) {
+    const long size = 2 * (shape.hidden + shape.dim);
+    norms_ = allocate<float>(layers_ * size + shape.hidden);
+    float* to = norms_.get();
+    const auto keep = [&](const float* from, long count) {
+        from ? std::copy_n(from, count, to) : std::fill_n(to, count, 1.0f);
+        to += count;
+    };
+    for (const Layer& layer : layers) {
+        keep(layer.attention_norm, shape.hidden);
+        keep(layer.mlp_norm, shape.hidden);
+        keep(layer.query_norm, shape.dim);
+        keep(layer.key_norm, shape.dim);
+        has_head_norm_.push_back(layer.query_norm != nullptr);
+    }
+    keep(norm, shape.hidden);
+    weights_ = std::make_unique<Weights>(kernels, *pool_, matrices_of(layers));
+}
+
+void Network::run(const Pass& pass) {
+    const std::lock_guard lock(mutex_);
+    const Batch batch = batch_of(pass);
+    reserve(batch.rows, batch.longest);
+    const long wide = padded(shape_.hidden);
+    for (long row = 0; row < batch.rows; ++row)
+        std::copy_n(pass.x + row * shape_.hidden, shape_.hidden, x_.get() + row * wide);
+    pool_->run([&](int thread) {
+        for (long index = 0; index < layers_; ++index) layer(pass, batch, index, thread);
+        finish(pass, batch, thread);
+    });
+}
+
+void Network::layer(const Pass& pass, const Batch& batch, long index, int thread) {
+    const auto rows_in = [&](const Block<float>& of, long size) { return Rows{of.get(), padded(size), batch.rows}; };
+    const auto multiply = [&](long which, const Rows& x, const Rows& y, bool add) {
+        weights_->multiply(kMatrices * index + which, thread, x, y, y.stride, add);
+    };
+    const Rows x = rows_in(x_, shape_.hidden), normed = rows_in(normed_[thread], shape_.hidden);
+    const Rows gates = rows_in(gates_, shape_.intermediate), ups = rows_in(ups_, shape_.intermediate);
+    const Rows inner = rows_in(inner_, shape_.intermediate);
+    const long width = shape_.heads * shape_.dim;
+
+    norm_rows(norm_of(index, kAttentionNorm), batch.rows, thread);
+    multiply(kQkv, normed, rows_in(qkv_, width + 2 * shape_.kv_heads * shape_.dim), false);
+    pool_->meet();
+    turn(pass, batch, index, thread);
+    pool_->meet();
+    attend(pass, batch, index, thread);
+    pool_->meet();
+    multiply(kOut, rows_in(attended_, width), x, true);
+    pool_->meet();
+    norm_rows(norm_of(index, kMlpNorm), batch.rows, thread);
+    multiply(kGate, normed, gates, false);
+    multiply(kUp, normed, ups, false);
+    const long matrix = kMatrices * index + kGate, first = weights_->first(matrix, thread);
+    for (long row = 0, at = first; row < batch.rows; ++row, at += gates.stride)
+        kernels_.gate(gates.at + at, ups.at + at, weights_->last(matrix, thread) - first, inner.at + at);
+    pool_->meet();
+    multiply(kDown, inner, x, true);
+    pool_->meet();
+    if (index + 1 < layers_) tap(pass, batch, index, thread);
+}
+
+// Norms and turns the heads: queries stay where they are, keys and values go to the cache.
+void Network::turn(const Pass& pass, const Batch& batch, long index, int thread) {
+    const long dim = shape_.dim, kv_heads = shape_.kv_heads, heads = shape_.heads + 2 * kv_heads;
+    float* head = head_[thread].get();
+    for (std::size_t number = 0; number < pass.segments.size(); ++number) {
+        const Segment& segment = pass.segments[number];
+        const long items = segment.chain.rows * heads, threads = pool_->threads();
+        for (long item = items * thread / threads; item < items * (thread + 1) / threads; ++item) {
+            const long own = item / heads, which = item % heads, row = batch.seen[number].start + own;
+            float* from = qkv_.get() + row * padded(heads * dim) + which * dim;
+            float* to = from;
+            if (const long kv = which - shape_.heads; kv >= 0) {
+                const long plane = (2 * index + kv / kv_heads) * kv_heads + kv % kv_heads;
+                to = segment.cache + (plane * segment.capacity + segment.chain.past + own) * dim;
+                if (kv >= kv_heads) {
+                    std::copy_n(from, dim, to);
+                    continue;
+                }
+            }
+            const float* weight = norm_of(index, which < shape_.heads ? kQueryNorm : kKeyNorm);
+            if (has_head_norm_[index]) kernels_.norm(from, weight, dim, shape_.eps, head);
+            else std::copy_n(from, dim, head);
+            kernels_.rotate(head, pass.cos + row * dim, pass.sin + row * dim, dim, to);
+        }
+    }
+}
+
+void Network::attend(const Pass& pass, const Batch& batch, long index, int thread) {
+    const long dim = shape_.dim, group = shape_.heads / shape_.kv_heads;
+    const long wide = padded((shape_.heads + 2 * shape_.kv_heads) * dim), width = padded(shape_.heads * dim);
+    for (std::size_t i = thread; i < batch.items.size(); i += pool_->threads()) {
+        const Item& item = batch.items[i];
+        const Segment& segment = pass.segments[item.segment];
+        const Seen& seen = batch.seen[item.segment];
+        const Visibility& kind = seen.kinds[batch.kind_of[index]];
+        const float* keys = segment.cache + (2 * index * shape_.kv_heads + item.head) * segment.capacity * dim;
+        Attention a{{}, int(item.count), keys, keys + shape_.kv_heads * segment.capacity * dim, seen.places.data(),
+                    segment.chain.past, segment.chain.rows, dim, 0.0f, scores_[thread].get()};
+        a.scale = 1.0f / std::sqrt(float(dim));
+        for (long q = 0; q < item.count; ++q) {
+            const long own = (item.query + q) / group, head = item.head * group + (item.query + q) % group;
+            const long row = seen.start + own;
+            a.queries[q] = {qkv_.get() + row * wide + head * dim, attended_.get() + row * width + head * dim,
+                            &kind.own[own * kind.words], kind.first[own]};
+        }
+        kernels_.attend(a);
+    }
+}
+
+// After a layer, x is read only until the next attention has been added: this thread's share of the rows, at once.
+void Network::tap(const Pass& pass, const Batch& batch, long index, int thread) {
+    const long hidden = shape_.hidden, taps = pass.taps.size(), threads = pool_->threads();
+    for (long at = 0; at < taps; ++at) {
+        if (pass.taps[at] != index) continue;
+        for (long row = batch.rows * thread / threads; row < batch.rows * (thread + 1) / threads; ++row)
+            std::copy_n(x_.get() + row * padded(hidden), hidden, pass.features + (row * taps + at) * hidden);
+    }
+}
+
+void Network::finish(const Pass& pass, const Batch& batch, int thread) {
+    const long hidden = shape_.hidden, taps = pass.taps.size(), threads = pool_->threads();
+    const float* weight = norms_.get() + 2 * layers_ * (hidden + shape_.dim);
+    for (long row = batch.rows * thread / threads; row < batch.rows * (thread + 1) / threads; ++row) {
+        float* to = pass.hidden + row * hidden;
+        kernels_.norm(x_.get() + row * padded(hidden), weight, hidden, shape_.eps, to);
+        for (long at = 0; at < taps; ++at)
+            if (pass.taps[at] == layers_ - 1) std::copy_n(to, hidden, pass.features + (row * taps + at) * hidden);
+    }
+}
+
+Network::Batch Network::batch_of(const Pass& pass) const {
+    Batch batch;
+    std::vector<Reach> kinds;
+    for (const Reach& reach : pass.reach) {
+        const auto found = std::find(kinds.begin(), kinds.end(), reach);
+        batch.kind_of.push_back(found - kinds.begin());
+        if (found == kinds.end()) kinds.push_back(reach);
+    }
+    const long group = shape_.heads / shape_.kv_heads;
+    for (std::size_t number = 0; number < pass.segments.size(); ++number) {
+        const Chain& chain = pass.segments[number].chain;
+        Seen seen{places_of(chain), {}, batch.rows};
+        for (const Reach& reach : kinds) seen.kinds.push_back(visibility(chain, seen.places, reach));
+        batch.seen.push_back(std::move(seen));
+        batch.rows += chain.rows;
+        batch.longest = std::max(batch.longest, chain.past + chain.rows);
+        for (long head = 0; head < shape_.kv_heads; ++head)
+            for (long query = 0; query < chain.rows * group; query += Attention::kQueries)
+                batch.items.push_back({long(number), head, query,
+                                       std::min<long>(Attention::kQueries, chain.rows * group - query)});
+    }
+    return batch;
+}
+
+// Every thread norms all rows for itself, which is cheaper than to wait for what others normed.
+void Network::norm_rows(const float* weight, long rows, int thread) {
+    const long wide = padded(shape_.hidden);
+    for (long row = 0; row < rows; ++row)
+        kernels_.norm(x_.get() + row * wide, weight, shape_.hidden, shape_.eps, normed_[thread].get() + row * wide);
+}
+
+const float* Network::norm_of(long layer, long which) const {
+    const long hidden = shape_.hidden, dim = shape_.dim, starts[] = {0, hidden, 2 * hidden, 2 * hidden + dim};
+    return norms_.get() + layer * 2 * (hidden + dim) + starts[which];
+}
+
+void Network::reserve(long rows, long longest) {
+    const auto room = [&](Block<float>& of, long size) {
+        of = allocate<float>(rows_ * padded(size));
+        std::fill_n(of.get(), rows_ * padded(size), 0.0f);
+    };
+    if (rows > rows_) {
+        rows_ = rows;
+        room(x_, shape_.hidden);
+        room(qkv_, (shape_.heads + 2 * shape_.kv_heads) * shape_.dim);
+        room(attended_, shape_.heads * shape_.dim);
+        for (Block<float>* of : {&gates_, &ups_, &inner_}) room(*of, shape_.intermediate);
+        normed_.resize(pool_->threads());
+        for (Block<float>& of : normed_) room(of, shape_.hidden);
+    }
+    if (longest > longest_) {
+        longest_ = 2 * longest;
+        scores_.resize(pool_->threads());
+        head_.resize(pool_->threads());
+        for (Block<float>& of : scores_) of = allocate<float>(Attention::kQueries * padded(longest_ + kPad));
+        for (Block<float>& of : head_) of = allocate<float>(shape_.dim);
+    }
+}
+
+}  // namespace paceline

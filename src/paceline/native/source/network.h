@@ -1,0 +1,91 @@
+// The forward pass of one Transformer for a flat batch of rows, in one call.
+//
+// Pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiGLU, as models/transformer.py has them in
+// torch, which is the oracle. Does not know embeddings and heads, nor where weights come from.
+#pragma once
+
+#include <vector>
+
+#include "kernels.h"
+#include "visibility.h"
+#include "weights.h"
+
+namespace paceline {
+
+struct Shape {
+    long hidden, intermediate, heads, kv_heads, dim;
+    float eps;
+};
+
+// Matrices as torch keeps them; `gate_up` has gates above ups. Null: the layer does not have it.
+struct Layer {
+    const float *attention_norm, *query_norm, *key_norm, *mlp_norm;
+    Matrix qkv, out, gate_up, down;
+};
+
+// The rows of one sequence. `cache` is [layers, 2, kv_heads, capacity, dim]: the new keys and values are written behind
+// the past ones.
+struct Segment {
+    Chain chain;
+    float* cache;
+    long capacity;
+};
+
+struct Pass {
+    const float* x;                  // [rows, hidden]
+    const float *cos, *sin;          // [rows, dim], sin negated in the first half
+    const std::vector<Segment>& segments;
+    const std::vector<Reach>& reach;  // of every layer
+    const std::vector<long>& taps;    // layers whose output is wanted; the last layer's after the final norm
+    float* hidden;                   // [rows, hidden]
+    float* features;                 // [rows, taps * hidden]
+};
+
+class Network {
+  public:
+    // Everything is copied.
+    Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape& shape, const std::vector<Layer>& layers,
+            const float* norm);
+
+    const Shape& shape() const { return shape_; }
+    long layers() const { return layers_; }
+    std::size_t bytes() const { return weights_->bytes(); }
+
+    // The value of a row depends on nothing but itself and what it sees: see kernels.h.
+    void run(const Pass& pass);
+
+  private:
+    struct Item {
+        long segment, head, query, count;
+    };
+    struct Seen {
+        std::vector<int64_t> places;
+        std::vector<Visibility> kinds;  // of every kind of layer
+        long start;                     // the segment's first row in the batch
+    };
+    struct Batch;
+
+    void layer(const Pass& pass, const Batch& batch, long index, int thread);
+    void turn(const Pass& pass, const Batch& batch, long index, int thread);
+    void attend(const Pass& pass, const Batch& batch, long index, int thread);
+    void tap(const Pass& pass, const Batch& batch, long index, int thread);
+    void finish(const Pass& pass, const Batch& batch, int thread);
+    Batch batch_of(const Pass& pass) const;
+    void reserve(long rows, long longest);
+    void norm_rows(const float* weight, long rows, int thread);
+    const float* norm_of(long layer, long which) const;
+
+    const Kernels& kernels_;
+    std::shared_ptr<Pool> pool_;
+    std::mutex mutex_;  // of the scratch memory
+    const Shape shape_;
+    const long layers_;
+    Block<float> norms_;
+    std::vector<bool> has_head_norm_;
+    std::unique_ptr<Weights> weights_;
+    long rows_ = 0, longest_ = 0;
+    Block<float> x_, qkv_, attended_, gates_, ups_, inner_;
+    std::vector<Block<float>> normed_, scores_, head_;  // of every thread
+};
+
+}  // namespace paceline

@@ -1,0 +1,74 @@
+#include "pool.h"
+
+#include <unistd.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace paceline {
+
+namespace {
+
+// Some 20 µs. A thread that waits longer has lost its processor to another program, and gives up its own.
+constexpr int kSpins = 4000;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+    _mm_pause();
+#endif
+}
+
+}  // namespace
+
+Pool::Pool(int threads) : count_(threads < 1 ? 1 : threads) {}
+
+Pool::~Pool() {
+    if (!shared_ || owner_ != getpid()) return;
+    shared_->stop = true;
+    shared_->call.fetch_add(1, std::memory_order_release);
+    shared_->call.notify_all();
+    for (std::thread& worker : shared_->workers) worker.join();
+    delete shared_;
+}
+
+void Pool::run(const std::function<void(int)>& work) {
+    const std::lock_guard lock(mutex_);
+    if (owner_ != getpid()) start();
+    shared_->work = &work;
+    shared_->call.fetch_add(1, std::memory_order_release);
+    if (count_ > 1) shared_->call.notify_all();
+    work(0);
+    meet();
+}
+
+void Pool::meet() { meet(*shared_, count_); }
+
+void Pool::start() {
+    shared_ = new Shared;  // a parent's is leaked on purpose: destroying its threads would end the process
+    owner_ = getpid();
+    for (int thread = 1; thread < count_; ++thread) shared_->workers.emplace_back(serve, this, shared_, thread);
+}
+
+void Pool::serve(Pool* pool, Shared* shared, int thread) {
+    for (uint32_t seen = 0;;) {
+        shared->call.wait(seen, std::memory_order_acquire);
+        seen = shared->call.load(std::memory_order_acquire);
+        if (shared->stop) return;
+        (*shared->work)(thread);
+        meet(*shared, pool->count_);
+    }
+}
+
+void Pool::meet(Shared& shared, int count) {
+    const uint32_t meeting = shared.meeting.load(std::memory_order_relaxed);
+    if (shared.arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == count) {
+        shared.arrived.store(0, std::memory_order_relaxed);
+        shared.meeting.store(meeting + 1, std::memory_order_release);
+        return;
+    }
+    for (int spins = 0; shared.meeting.load(std::memory_order_acquire) == meeting; ++spins)
+        spins < kSpins ? pause_briefly() : std::this_thread::yield();
+}
+
+}  // namespace paceline
