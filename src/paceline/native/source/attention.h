@@ -16,42 +16,51 @@ namespace paceline::SET {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// q · key for `count` <= W keys that lie dim apart; lanes behind them repeat the last.
+// q · key for W keys that lie dim apart, of which the last W - count repeat the one before.
+template <bool Whole>
 INLINE Vector dot_keys(const float* query, const float* keys, long count, long dim) {
-    const float* key[W];
-    for (long i = 0; i < W; ++i) key[i] = keys + std::min(i, count - 1) * dim;
+    const auto key = [&](long i) __attribute__((always_inline)) {
+        return keys + (Whole ? i : std::min(i, count - 1)) * dim;
+    };
     Vector sums[W] = {};
     long d = 0;
     for (; d + W <= dim; d += W) {
         const Vector q = load(query + d);
-        for (int i = 0; i < W; ++i) sums[i] = fma(q, load(key[i] + d), sums[i]);
+        for (int i = 0; i < W; ++i) sums[i] = fma(q, load(key(i) + d), sums[i]);
     }
     if (d < dim) {
         const Vector q = load_some(query + d, dim - d);
-        for (int i = 0; i < W; ++i) sums[i] = fma(q, load_some(key[i] + d, dim - d), sums[i]);
+        for (int i = 0; i < W; ++i) sums[i] = fma(q, load_some(key(i) + d, dim - d), sums[i]);
     }
     return fold(sums);
 }
 
 INLINE bool sees(const Attention::Query& query, long own) { return query.own[own / 64] >> (own % 64) & 1; }
 
-// Scores of rows base … end - 1 at scores[0 …]; what the query does not see is masked. Returns the largest.
+// Scores of rows base … end - 1 at scores[0 …]; masked are those that the query does not see, and what fills the last
+// vector. Returns the largest.
 INLINE float score(const Attention& a, const Attention::Query& query, long base, long end, float* scores) {
-    for (long key = base; key < end; key += W) {
-        const Vector found = dot_keys(query.at, a.keys + key * a.dim, std::min<long>(W, end - key), a.dim);
-        store(scores + key - base, found * a.scale);
-    }
-    for (long key = base; key < std::min(query.first, a.past); ++key) scores[key - base] = kMasked;
+    long key = base;
+    for (; key + W <= end; key += W)
+        store(scores + key - base, dot_keys<true>(query.at, a.keys + key * a.dim, W, a.dim) * a.scale);
+    if (key < end)
+        store(scores + key - base, dot_keys<false>(query.at, a.keys + key * a.dim, end - key, a.dim) * a.scale);
+    std::fill(scores, scores + std::max(query.first - base, 0L), kMasked);
     for (long own = 0; own < end - a.past; ++own)
         if (!sees(query, own)) scores[a.past + own - base] = kMasked;
-    float largest = kMasked;
-    for (long i = 0; i < end - base; ++i) largest = std::max(largest, scores[i]);
-    return largest;
+    for (long i = end - base; i % W; ++i) scores[i] = kMasked;
+    Vector largest = spread(kMasked);
+    for (long i = 0; i < end - base; i += W) {
+        const Vector next = load(scores + i);
+        largest = next > largest ? next : largest;
+    }
+    float lanes[W];
+    store(lanes, largest);
+    return *std::max_element(lanes, lanes + W);
 }
 
-// e^(score - largest) in place, zeros behind the last; their sum.
+// e^(score - largest) in place; their sum.
 INLINE float soften(const Attention& a, long base, long end, float largest, float* scores) {
-    for (long i = end - base; i % W; ++i) scores[i] = kMasked;
     for (long i = 0; i < end - base; i += W) store(scores + i, exponential(load(scores + i) - largest));
     const long whole = std::max(base, a.past / W * W);
     Vector total{};

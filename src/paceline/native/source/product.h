@@ -92,15 +92,15 @@ INLINE void tile(const std::byte* lines, long depth, const Rows& x, const float*
             }
         }
     };
-    // One request for each cache line; tiles of many rows have time for more, but no registers for two steps at once.
-    constexpr long kTogether = R <= 2 && S::bytes < kCacheLine ? kCacheLine / S::bytes : 1;
+    // Few rows have registers for several steps at once, and many have none to spare.
+    constexpr long together = R <= 2 ? 4 : 1;
     const auto steps = [&](long k, long end, long ahead) __attribute__((always_inline)) {
-        for (; k + kTogether <= end; k += kTogether) {
+        for (; k + together <= end; k += together) {
             if constexpr (Fetch)
                 for (int p = 0; p < P; ++p)
-                    for (long at = 0; at < kTogether * S::bytes; at += kCacheLine)
-                        __builtin_prefetch(lines + p * panel + k * S::bytes + ahead + at);
-            for (int i = 0; i < kTogether; ++i) step(k + i);
+                    for (long next = 0; next < together * S::bytes; next += kCacheLine)
+                        __builtin_prefetch(lines + p * panel + k * S::bytes + ahead + next);
+            for (int i = 0; i < together; ++i) step(k + i);
         }
         for (; k < end; ++k) step(k);
     };
@@ -119,7 +119,7 @@ INLINE void tile(const std::byte* lines, long depth, const Rows& x, const float*
 // Panels that a tile of so many rows takes at once: enough sums that none waits for the one before.
 constexpr int panels_of(int rows) {
     if (W == 16) return rows <= 2 ? 4 : rows <= 6 ? 2 : 1;
-    return rows == 1 ? 4 : rows <= 3 ? 2 : 1;
+    return rows == 1 ? 4 : rows == 2 ? 2 : 1;
 }
 
 // Panels first … last - 1 for R rows.
