@@ -129,6 +129,11 @@ class Transformer(nn.Module):
             tapped[self.spec.num_layers - 1] = hidden
         return Output(hidden, torch.cat([tapped[tap] for tap in taps], -1) if taps else None)
 
+    @property
+    def packed_bytes(self) -> int:
+        """What a native pass of few rows reads of the layers' weights; 0 where torch computes it."""
+        return 0 if self._few_rows is None else self._few_rows.read_bytes
+
     def prepare(self) -> None:
         """Tabulate the rotations, and pack layers and head for passes of few rows. Idempotent."""
         self.rotary.tabulate(self.spec.context_tokens, self.norm.weight)

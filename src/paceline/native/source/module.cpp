@@ -28,6 +28,9 @@ void demand(bool held, const char* told) {
     if (!held) throw nb::value_error(told);
 }
 
+// An argument that is what it has to be, or an error: nanobind would copy and convert others, and results with them.
+auto given(const char* name) { return nb::arg(name).noconvert(); }
+
 class Linear {
   public:
     Linear(std::shared_ptr<Pool> pool, const std::string& set, const Input<2>& weight,
@@ -180,21 +183,21 @@ NB_MODULE(_native, module) {
         .def_prop_ro("threads", &Pool::threads);
     nb::class_<Linear>(module, "Linear")
         .def(nb::init<std::shared_ptr<Pool>, const std::string&, const Input<2>&, const std::optional<Input<1>>&>(),
-             "pool"_a, "instructions"_a, "weight"_a, "bias"_a.none())
-        .def("multiply", &Linear::multiply, "x"_a, "y"_a)
+             "pool"_a, "instructions"_a, given("weight"), given("bias").none())
+        .def("multiply", &Linear::multiply, given("x"), given("y"))
         .def_prop_ro("nbytes", &Linear::bytes);
     using Bias = std::optional<Input<1>>;
     nb::class_<LayerTensors>(module, "Layer")
         .def(nb::init<Input<1>, Input<1>, Bias, Bias, Input<2>, Input<2>, Input<2>, Input<2>, Bias, Bias, Bias, Bias>(),
-             "attention_norm"_a, "mlp_norm"_a, "query_norm"_a.none(), "key_norm"_a.none(), "qkv"_a, "out"_a,
-             "gate_up"_a, "down"_a, "qkv_bias"_a.none(), "out_bias"_a.none(), "gate_up_bias"_a.none(),
-             "down_bias"_a.none());
+             given("attention_norm"), given("mlp_norm"), given("query_norm").none(), given("key_norm").none(),
+             given("qkv"), given("out"), given("gate_up"), given("down"), given("qkv_bias").none(),
+             given("out_bias").none(), given("gate_up_bias").none(), given("down_bias").none());
     nb::class_<CheckedNetwork>(module, "Network")
         .def(nb::init<std::shared_ptr<Pool>, const std::string&, long, long, long, float,
                       const std::vector<LayerTensors>&, const Input<1>&>(),
-             "pool"_a, "instructions"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "eps"_a, "layers"_a, "norm"_a)
-        .def("run", &CheckedNetwork::run, "x"_a, "cos"_a, "sin"_a, "segments"_a, "causal"_a, "windows"_a, "taps"_a,
-             "hidden"_a, "features"_a.none())
+             "pool"_a, "instructions"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "eps"_a, "layers"_a, given("norm"))
+        .def("run", &CheckedNetwork::run, given("x"), given("cos"), given("sin"), given("segments"), "causal"_a,
+             "windows"_a, "taps"_a, given("hidden"), given("features").none())
         .def_prop_ro("nbytes", &CheckedNetwork::bytes);
 }
 

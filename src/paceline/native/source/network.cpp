@@ -58,6 +58,7 @@ Network::Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape
 void Network::run(const Pass& pass) {
     const std::lock_guard lock(mutex_);
     const Batch batch = batch_of(pass);
+    if (batch.rows == 0) return;
     reserve(batch.rows, batch.longest);
     const long wide = padded(shape_.hidden);
     for (long row = 0; row < batch.rows; ++row)

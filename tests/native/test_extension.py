@@ -1,0 +1,85 @@
+"""Which instruction set is taken; a network's threads in the child of a fork, and at the end of a program."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from compiled import filled as filled_cache
+from compiled import needs_native, random_piece, read, same
+from compiled import packed as packed_model
+from tiny import tiny_spec
+
+from paceline import native
+from paceline.errors import ConfigError
+
+
+def test_off_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.VARIABLE, "off")
+    told = native.why_not()
+    assert told is not None
+    assert "\n" not in told
+    assert not native.applies_to(torch.zeros(1, 1))
+
+
+@needs_native
+def test_other_precisions_stay_in_torch() -> None:
+    assert native.applies_to(torch.zeros(1, 1))
+    assert not native.applies_to(torch.zeros(1, 1, dtype=torch.float64))
+    assert not native.applies_to(torch.zeros(1, 1, dtype=torch.bfloat16))
+
+
+@needs_native
+def test_an_unknown_set_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.VARIABLE, "mmx")
+    with pytest.raises(ConfigError, match="mmx"):
+        native.why_not()
+
+
+@needs_native
+def test_there_is_always_a_baseline() -> None:
+    assert native.instruction_sets()[-1] == "baseline"
+
+
+@needs_native
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_after_use() -> None:
+    """The child finds no threads and makes its own; 20 s are some thousand times what it takes."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    model = packed_model(tiny_spec())
+    torch.set_num_threads(before)
+    piece = random_piece(0, 64, 3, 4, tree=False)
+    expected = read(model, [piece], [filled_cache(model, 4)]).hidden
+    child = os.fork()
+    if child == 0:
+        found = read(model, [piece], [filled_cache(model, 4)]).hidden
+        os._exit(0 if same(found, expected) else 1)
+    assert _status(child, seconds=20) == 0
+    assert same(read(model, [piece], [filled_cache(model, 4)]).hidden, expected)
+
+
+def _status(child: int, seconds: float) -> int | None:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.01)
+    os.kill(child, 9)
+    os.waitpid(child, 0)
+    return None
+
+
+@needs_native
+def test_a_program_ends() -> None:
+    code = (
+        "import torch; from paceline import native; torch.set_num_threads(3);"
+        "print(native.Product(torch.ones(64, 8), None)(torch.ones(1, 8)).sum().item())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "512.0\n", "")

@@ -1,0 +1,126 @@
+"""What the network refuses: every wrong shape, type or tree is an exception, and never a crash."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from compiled import needs_native
+
+from paceline import native
+
+pytestmark = needs_native
+
+HIDDEN, HEADS, KV_HEADS, DIM, INNER = 12, 4, 2, 6, 10
+
+
+def weights(**changes: Any) -> native.LayerWeights:
+    width, both = HEADS * DIM, 2 * KV_HEADS * DIM
+    layer = native.LayerWeights(
+        attention_norm=torch.ones(HIDDEN),
+        mlp_norm=torch.ones(HIDDEN),
+        query_norm=torch.ones(DIM),
+        key_norm=torch.ones(DIM),
+        qkv=torch.ones(width + both, HIDDEN),
+        out=torch.ones(HIDDEN, width),
+        gate_up=torch.ones(2 * INNER, HIDDEN),
+        down=torch.ones(HIDDEN, INNER),
+        qkv_bias=None,
+        out_bias=torch.ones(HIDDEN),
+        gate_up_bias=None,
+        down_bias=None,
+    )
+    return layer._replace(**changes)
+
+
+def network(layer: native.LayerWeights | None = None, heads: int = HEADS, dim: int = DIM) -> native.Network:
+    return native.Network([layer or weights()] * 2, torch.ones(HIDDEN), heads, KV_HEADS, dim, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"attention_norm": torch.ones(HIDDEN + 1)},
+        {"mlp_norm": torch.ones(HIDDEN, dtype=torch.float64)},
+        {"query_norm": None},
+        {"key_norm": torch.ones(DIM - 1)},
+        {"qkv": torch.ones(5, HIDDEN)},
+        {"out": torch.ones(HIDDEN, 3)},
+        {"gate_up": torch.ones(2 * INNER, HIDDEN - 1)},
+        {"down": torch.ones(HIDDEN, INNER).half()},
+        {"out_bias": torch.ones(HIDDEN - 1)},
+    ],
+)
+def test_weights(changes: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        network(weights(**changes))
+
+
+def test_heads() -> None:
+    with pytest.raises(ValueError, match="kv_heads"):
+        network(heads=3)
+    with pytest.raises(ValueError, match="even"):
+        network(dim=5)
+
+
+def rows(**changes: Any) -> native.Rows:
+    return native.Rows(torch.zeros(2, 2, KV_HEADS, 8, DIM), 3, 4, None)._replace(**changes)
+
+
+def arguments(**changes: Any) -> dict[str, Any]:
+    angles = torch.zeros(4, 1, DIM)
+    given = {
+        "x": torch.zeros(4, HIDDEN),
+        "turn": (angles, angles),
+        "rows": [rows()],
+        "causal": [True, True],
+        "windows": [None, 3],
+        "taps": (0, 1),
+    }
+    return {**given, **changes}
+
+
+def test_what_is_right_is_accepted() -> None:
+    hidden, features = network()(**arguments())
+    assert hidden.shape == (4, HIDDEN)
+    assert features is not None
+    assert features.shape == (4, 2 * HIDDEN)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"x": torch.zeros(4, HIDDEN + 1)},
+        {"x": torch.zeros(3, HIDDEN)},
+        {"x": torch.zeros(4, HIDDEN, dtype=torch.float64)},
+        {"turn": (torch.zeros(4, 1, DIM), torch.zeros(3, 1, DIM))},
+        {"turn": (torch.zeros(4, 1, DIM - 2), torch.zeros(4, 1, DIM - 2))},
+        {"rows": []},
+        {"rows": [rows(past=5)]},
+        {"rows": [rows(past=-1)]},
+        {"rows": [rows(past=2**62)]},
+        {"rows": [rows(rows=-4), rows(rows=8, past=0)]},
+        {"rows": [rows(cache=torch.zeros(2, 2, KV_HEADS, 8, DIM)[..., ::2, :])]},
+        {"rows": [rows(cache=torch.zeros(1, 2, KV_HEADS, 8, DIM))]},
+        {"rows": [rows(cache=torch.zeros(2, 2, KV_HEADS, 8, DIM, dtype=torch.bfloat16))]},
+        {"rows": [rows(tree=(-1, 0, 1))]},
+        {"rows": [rows(tree=(-1, 0, 2, 1))]},
+        {"rows": [rows(tree=(-1, 0, -2, 1))]},
+        {"causal": [True]},
+        {"windows": [None]},
+        {"windows": [None, 0]},
+        {"taps": (2,)},
+        {"taps": (-1,)},
+    ],
+)
+def test_passes(changes: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        network()(**arguments(**changes))
+
+
+def test_no_rows() -> None:
+    """A pass of nothing is nothing."""
+    none = torch.zeros(0, 1, DIM)
+    hidden, _ = network()(**arguments(x=torch.zeros(0, HIDDEN), turn=(none, none), rows=[], taps=()))
+    assert hidden.shape == (0, HIDDEN)
