@@ -93,7 +93,7 @@ INLINE void tile(const std::byte* lines, long depth, const Rows& x, const float*
         }
     };
     // Few rows have registers for several steps at once, and many have none to spare.
-    constexpr long together = R <= 2 ? 4 : 1;
+    constexpr long together = R <= 2 ? 4 : R < kTileRows ? 2 : 1;
     const auto steps = [&](long k, long end, long ahead) __attribute__((always_inline)) {
         for (; k + together <= end; k += together) {
             if constexpr (Fetch)
