@@ -26,6 +26,13 @@ def test_off_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not native.applies_to(torch.zeros(1, 1))
 
 
+def test_not_built_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(native.VARIABLE, raising=False)
+    monkeypatch.setattr("paceline.native.extension._load", lambda: None)
+    assert "not built" in str(native.why_not())
+    assert native.instruction_sets() == ()
+
+
 @needs_native
 def test_other_precisions_stay_in_torch() -> None:
     assert native.applies_to(torch.zeros(1, 1))

@@ -97,9 +97,10 @@ def filled_context(keys: torch.Tensor, values: torch.Tensor) -> SequenceCache:
     return cache
 
 
-def test_many_rows() -> None:
+def test_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The network itself has no largest number of rows."""
-    spec = tiny_spec()
+    monkeypatch.setattr("paceline.models.few_rows.MOST_ROWS", 1000)
+    spec = tiny_spec(windows=(None, 30))
     model, oracle = packed(spec), tiny_transformer(spec)
     for rows in (64, 65, 200):
         piece = random_piece(rows, 64, rows, 2, tree=False)
