@@ -47,8 +47,8 @@ void Pool::meet() { meet(*shared_, count_); }
 
 void Pool::start() {
     shared_ = new Shared;  // a parent's is leaked on purpose: destroying its threads would end the process
-    owner_ = getpid();
     for (int thread = 1; thread < count_; ++thread) shared_->workers.emplace_back(serve, this, shared_, thread);
+    owner_ = getpid();
 }
 
 void Pool::serve(Pool* pool, Shared* shared, int thread) {
