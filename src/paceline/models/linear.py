@@ -12,7 +12,8 @@ every weight comes from beyond the caches), milliseconds:
 Packed once, eight rows cost little more than one, which is what verification lives on. Weights of released checkpoints
 are bfloat16, which float16 holds exactly (from 2^-17 on; below, the error is at most 2^-25): half the memory to read,
 and the sums are those of float32. So on a CPU float32 weights that float16 holds are kept so, other float32 and
-bfloat16 weights are packed for oneDNN; float64, the precision of the proofs, is plain.
+bfloat16 weights are packed for oneDNN; float64, the precision of the proofs, is plain. Where a float32 product of few
+rows stands alone, such as the head, `prepare_few_rows` adds the native form (`paceline.native`).
 """
 
 from __future__ import annotations
