@@ -41,7 +41,7 @@ def test_rows_beside_it(spec: Spec) -> None:
         assert same(read(model, [siblings], [filled(model, 9)]).hidden[row : row + 1], alone), (rows, row)
 
 
-@pytest.mark.parametrize("past", [0, 5, 16, 29])
+@pytest.mark.parametrize("past", [0, 5, 16, 29, 150])
 def test_trees_and_their_paths(past: int) -> None:
     model = packed(SPEC)
     tree = random_piece(past, 64, 24, past, tree=True)
@@ -52,7 +52,7 @@ def test_trees_and_their_paths(past: int) -> None:
         assert same(chain.hidden, hidden[path])
 
 
-@pytest.mark.parametrize("past", [0, 13])
+@pytest.mark.parametrize("past", [0, 13, 120])
 def test_one_row_after_the_other(past: int) -> None:
     model = packed(SPEC)
     chain = random_piece(past, 64, 21, past, tree=False)

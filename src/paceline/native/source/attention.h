@@ -37,14 +37,20 @@ INLINE Vector dot_keys(const float* query, const float* keys, long count, long d
 
 INLINE bool sees(const Attention::Query& query, long own) { return query.own[own / 64] >> (own % 64) & 1; }
 
-// Scores of rows base … end - 1 at scores[0 …]; masked are those that the query does not see, and what fills the last
-// vector. Returns the largest.
-INLINE float score(const Attention& a, const Attention::Query& query, long base, long end, float* scores) {
-    long key = base;
-    for (; key + W <= end; key += W)
-        store(scores + key - base, dot_keys<true>(query.at, a.keys + key * a.dim, W, a.dim) * a.scale);
-    if (key < end)
-        store(scores + key - base, dot_keys<false>(query.at, a.keys + key * a.dim, end - key, a.dim) * a.scale);
+// Scores of rows base … end - 1 for every query, `stride` apart. Some keys for all queries, before the next keys: they are
+// read from memory once.
+INLINE void score(const Attention& a, long base, long end, long stride) {
+    for (long key = base; key < end; key += W)
+        for (int q = 0; q < a.count; ++q) {
+            const float *query = a.queries[q].at, *keys = a.keys + key * a.dim;
+            const Vector found = key + W <= end ? dot_keys<true>(query, keys, W, a.dim)
+                                                : dot_keys<false>(query, keys, end - key, a.dim);
+            store(a.scores + q * stride + key - base, found * a.scale);
+        }
+}
+
+// Masks what the query does not see, and what fills the last vector. Returns the largest score.
+INLINE float mask(const Attention& a, const Attention::Query& query, long base, long end, float* scores) {
     std::fill(scores, scores + std::max(query.first - base, 0L), kMasked);
     for (long own = 0; own < end - a.past; ++own)
         if (!sees(query, own)) scores[a.past + own - base] = kMasked;
@@ -74,11 +80,22 @@ INLINE float soften(const Attention& a, long base, long end, float largest, floa
     return sum(load(lanes));
 }
 
-// Q queries x V vectors of a head from `column` on: weights times values.
+// Rows whose values stay in the nearest cache while all columns are summed.
+constexpr long kRowsTogether = 64;
+
+// Q queries x V vectors of a head from `column` on: adds weights times values of rows first … last - 1 to the output, which
+// the row at base begins.
 template <int Q, int V, bool Whole>
-INLINE void weigh(const Attention& a, long base, long end, long stride, const float* totals, long column) {
+INLINE void weigh(const Attention& a, long base, long first, long last, long stride, long column) {
+    const auto output = [&](int q, int v) __attribute__((always_inline)) {
+        return a.queries[q].output + column + v * W;
+    };
     Vector sums[Q][V] = {};
-    for (long key = base; key < end; ++key) {
+    if (first > base)
+        for (int q = 0; q < Q; ++q)
+            for (int v = 0; v < V; ++v)
+                sums[q][v] = Whole ? load(output(q, v)) : load_some(output(q, v), a.dim - column);
+    for (long key = first; key < last; ++key) {
         const float* values = a.values + key * a.dim + column;
         Vector value[V];
         for (int v = 0; v < V; ++v) value[v] = Whole ? load(values + v * W) : load_some(values, a.dim - column);
@@ -88,26 +105,26 @@ INLINE void weigh(const Attention& a, long base, long end, long stride, const fl
         }
     }
     for (int q = 0; q < Q; ++q)
-        for (int v = 0; v < V; ++v) {
-            float* to = a.queries[q].output + column + v * W;
-            const Vector result = sums[q][v] / totals[q];
-            Whole ? store(to, result) : store_some(to, result, a.dim - column);
-        }
+        for (int v = 0; v < V; ++v)
+            Whole ? store(output(q, v), sums[q][v]) : store_some(output(q, v), sums[q][v], a.dim - column);
 }
 
 template <int Q>
-void weigh_all(const Attention& a, long base, long end, long stride, const float* totals) {
+void weigh_all(const Attention& a, long base, long end, long stride) {
     constexpr int V = Q <= 3 ? 4 : 2;
-    long column = 0;
-    for (; column + V * W <= a.dim; column += V * W) weigh<Q, V, true>(a, base, end, stride, totals, column);
-    for (; column + W <= a.dim; column += W) weigh<Q, 1, true>(a, base, end, stride, totals, column);
-    if (column < a.dim) weigh<Q, 1, false>(a, base, end, stride, totals, column);
+    for (long first = base; first < end; first += kRowsTogether) {
+        const long last = std::min(first + kRowsTogether, end);
+        long column = 0;
+        for (; column + V * W <= a.dim; column += V * W) weigh<Q, V, true>(a, base, first, last, stride, column);
+        for (; column + W <= a.dim; column += W) weigh<Q, 1, true>(a, base, first, last, stride, column);
+        if (column < a.dim) weigh<Q, 1, false>(a, base, first, last, stride, column);
+    }
 }
 
 template <int Q = Attention::kQueries>
-void weigh_queries(const Attention& a, long base, long end, long stride, const float* totals) {
-    if (a.count == Q) return weigh_all<Q>(a, base, end, stride, totals);
-    if constexpr (Q > 1) weigh_queries<Q - 1>(a, base, end, stride, totals);
+void weigh_queries(const Attention& a, long base, long end, long stride) {
+    if (a.count == Q) return weigh_all<Q>(a, base, end, stride);
+    if constexpr (Q > 1) weigh_queries<Q - 1>(a, base, end, stride);
 }
 
 // The last own row that the query sees, and one.
@@ -125,11 +142,14 @@ inline void attend(const Attention& a) {
     }
     const long base = first / W * W, stride = padded(end - base);
     float totals[Attention::kQueries];
+    score(a, base, end, stride);
     for (int q = 0; q < a.count; ++q) {
         float* scores = a.scores + q * stride;
-        totals[q] = soften(a, base, end, score(a, a.queries[q], base, end, scores), scores);
+        totals[q] = soften(a, base, end, mask(a, a.queries[q], base, end, scores), scores);
     }
-    weigh_queries(a, base, end, stride, totals);
+    weigh_queries(a, base, end, stride);
+    for (int q = 0; q < a.count; ++q)
+        for (long d = 0; d < a.dim; ++d) a.queries[q].output[d] /= totals[q];
 }
 
 }  // namespace paceline::SET
