@@ -81,6 +81,10 @@ class NoiseCache:
     device: torch.device | str = "cpu"
     _first: int = field(default=0, init=False)
     _rows: Float32[Tensor, "cached vocab"] | None = field(default=None, init=False)
+    _start: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._start = _start(self.seed, self.stream)
 
     def at(self, positions: Sequence[int], ids: Int[Tensor, "#rows ids"] | None = None) -> Float32[Tensor, "rows ids"]:
         """Noise at `positions`, for `ids` only or for the whole vocabulary; do not write into the result.
@@ -93,6 +97,10 @@ class NoiseCache:
         if isinstance(positions, range) and positions.step == 1:
             return rows[positions.start - self._first : positions.stop - self._first]
         return rows[torch.tensor(positions, device=self.device) - self._first]
+
+    def keys(self, positions: Sequence[int]) -> list[int]:
+        """What the noise of each position is made from: 64 bits, unsigned."""
+        return [_mix64(self._start + position * _GOLDEN) for position in positions]
 
     def forget(self, below: int) -> None:
         """Drop the rows of all positions under `below`."""
@@ -124,12 +132,16 @@ def _noise(keys: Int64[Tensor, " rows"], id_bits: Int32[Tensor, "rows ids"]) -> 
 
 def _row_keys(seed: int, stream: str, positions: Int[Tensor, " rows"]) -> Int64[Tensor, " rows"]:
     """Output number `position` of the SplitMix64 generator that (seed, stream) starts."""
-    name = int.from_bytes(hashlib.blake2b(stream.encode(), digest_size=8).digest(), "little")
-    state = _mix64(_mix64(seed + _GOLDEN) ^ name)
-    keys = positions.to(torch.int64) * _signed(_GOLDEN, bits=64) + _signed(state + _GOLDEN, bits=64)
+    keys = positions.to(torch.int64) * _signed(_GOLDEN, bits=64) + _signed(_start(seed, stream), bits=64)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         keys = (keys ^ (keys >> shift & (1 << 64 - shift) - 1)) * _signed(factor, bits=64)
     return keys ^ (keys >> 31 & (1 << 33) - 1)
+
+
+def _start(seed: int, stream: str) -> int:
+    """The state from which that generator takes its first output."""
+    name = int.from_bytes(hashlib.blake2b(stream.encode(), digest_size=8).digest(), "little")
+    return _mix64(_mix64(seed + _GOLDEN) ^ name) + _GOLDEN
 
 
 def _mix64(value: int) -> int:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from paceline import native
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import widen
 from paceline.errors import PacelineError
@@ -53,6 +54,11 @@ def choose(
     scores = widen(scores)
     if is_greedy(sampling):
         return _greatest(scores)
+    if not sampling.filtered and native.applies_to(scores):
+        tokens = native.drawn(scores, sampling.temperature, noise.keys(positions))
+        if min(tokens.tolist(), default=0) < 0:
+            raise _unsound()
+        return tokens
     if not sampling.filtered:
         return _greatest((sampling.temperature * noise.at(positions).to(scores.dtype)).add_(scores))
     _check(scores.amax(-1))
@@ -86,14 +92,22 @@ def ranked(
         PacelineError: as `choose`.
     """
     perturbed, known = widen(scores), None
-    if not is_greedy(sampling):
+    width, greedy = min(width, scores.shape[-1]), is_greedy(sampling)
+    if (greedy or not sampling.filtered) and native.applies_to(perturbed):
+        scale, heat = 1.0 if greedy else 1.0 / sampling.temperature, 0.0 if greedy or noise is None else 1.0
+        keys = [0] * len(scores) if noise is None else noise.keys(positions)
+        found = native.ranked(perturbed, scale / spread, heat / spread, keys, width)
+        if found is None:
+            raise _unsound()
+        return found
+    if not greedy:
         if sampling.filtered:
             perturbed, known = _candidates(perturbed, sampling)
         perturbed = perturbed / sampling.temperature
         if noise is not None:
             perturbed = perturbed + noise.at(positions, known).to(perturbed.dtype)
     perturbed = perturbed / spread if spread != 1.0 else perturbed
-    values, ids = perturbed.topk(min(width, perturbed.shape[-1]))
+    values, ids = perturbed.topk(width)
     _check(values[:, 0])
     greatest = values[:, :1]
     log_mass = (perturbed - greatest).exp_().sum(-1, keepdim=True).log_()  # logsumexp would look for the greatest again
@@ -145,10 +159,14 @@ def _first_argmax(scores: Float[Tensor, "rows vocab"]) -> Int[Tensor, " rows"]:
 def _check(greatest: Float[Tensor, " rows"]) -> None:
     """The greatest scores of all rows are numbers. Asked of Python: for a few rows isfinite and all take 50 µs."""
     if not all(map(math.isfinite, greatest.tolist())):
-        raise PacelineError(
-            "The model's scores hold no finite maximum (NaN, infinity, or every token ruled out).",
-            remedy="Check the weights; where half precision overflows, run in float32.",
-        )
+        raise _unsound()
+
+
+def _unsound() -> PacelineError:
+    return PacelineError(
+        "The model's scores hold no finite maximum (NaN, infinity, or every token ruled out).",
+        remedy="Check the weights; where half precision overflows, run in float32.",
+    )
 
 
 def _candidates(

@@ -6,8 +6,20 @@ Knows tensors and caches, and nothing of models.
 
 from __future__ import annotations
 
+from paceline.native.drawing import drawn, ranked
 from paceline.native.extension import VARIABLE, applies_to, instruction_sets, why_not
 from paceline.native.network import LayerWeights, Network, Rows
 from paceline.native.product import Product
 
-__all__ = ["VARIABLE", "LayerWeights", "Network", "Product", "Rows", "applies_to", "instruction_sets", "why_not"]
+__all__ = [
+    "VARIABLE",
+    "LayerWeights",
+    "Network",
+    "Product",
+    "Rows",
+    "applies_to",
+    "drawn",
+    "instruction_sets",
+    "ranked",
+    "why_not",
+]

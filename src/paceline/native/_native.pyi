@@ -17,6 +17,13 @@ class Linear:
     @property
     def nbytes(self) -> int: ...
 
+class Drawing:
+    def __init__(self, pool: Pool, instructions: str) -> None: ...
+    def choose(self, scores: Tensor, noise: float, keys: Sequence[int], ids: Tensor) -> None: ...
+    def rank(
+        self, scores: Tensor, scale: float, noise: float, keys: Sequence[int], ids: Tensor, log_probs: Tensor
+    ) -> bool: ...
+
 class Layer:
     def __init__(
         self,

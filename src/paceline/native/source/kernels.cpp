@@ -13,6 +13,7 @@
 #endif
 
 #include "attention.h"
+#include "draw.h"
 #include "elementwise.h"
 #include "product.h"
 
@@ -38,7 +39,8 @@ void multiply(const Product& product) {
 #define TEXT(name) TEXT_OF(name)
 
 const Kernels& kernels() {
-    static constexpr Kernels table{TEXT(SET), kColumns, line_bytes, pack, multiply, norm, rotate, gate, attend};
+    static constexpr Kernels table{TEXT(SET), kColumns, line_bytes, pack, multiply, norm, rotate, gate, attend,
+                                   choose, rank, scratch_of};
     return table;
 }
 

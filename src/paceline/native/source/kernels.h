@@ -69,6 +69,14 @@ struct Attention {
     float* scores;  // room for kQueries * padded(past + own + kPad)
 };
 
+// What a token is drawn from: the greatest of scale * score + noise * gumbel(key).
+struct Draw {
+    const float* scores;  // [size]
+    long size;
+    float scale, noise;   // noise 0: none is drawn
+    uint64_t key;         // of the position: see noise.h
+};
+
 struct Kernels {
     const char* name;
     long columns;  // of a panel
@@ -79,6 +87,9 @@ struct Kernels {
     void (*rotate)(const float* x, const float* cos, const float* sin, long size, float* y);
     void (*gate)(const float* gate, const float* up, long size, float* y);
     void (*attend)(const Attention&);
+    int64_t (*choose)(const Draw&, float* scratch);
+    bool (*rank)(const Draw&, long width, int64_t* ids, float* log_probs, float* scratch);
+    long (*scratch_of)(long size);  // floats that both need
 };
 
 namespace baseline {

@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include "drawing.h"
 #include "instructions.h"
 #include "network.h"
 #include "weights.h"
@@ -23,6 +24,9 @@ template <int Dimensions>
 using Input = nb::ndarray<const float, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
 template <int Dimensions>
 using Output = nb::ndarray<float, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
+
+template <int Dimensions>
+using Ids = nb::ndarray<int64_t, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
 
 void demand(bool held, const char* told) {
     if (!held) throw nb::value_error(told);
@@ -59,6 +63,37 @@ class Linear {
     std::shared_ptr<Pool> pool_;
     long depth_;
     std::unique_ptr<Weights> weights_;
+};
+
+class CheckedDrawing {
+  public:
+    CheckedDrawing(std::shared_ptr<Pool> pool, const std::string& set) : drawing_(kernels_for(set), std::move(pool)) {}
+
+    void choose(const Input<2>& scores, float noise, const std::vector<uint64_t>& keys, const Ids<1>& ids) {
+        const Draws draws = checked(scores, 1, noise, keys);
+        demand(long(ids.shape(0)) == draws.rows, "ids is not [rows of scores].");
+        const nb::gil_scoped_release release;
+        drawing_.choose(draws, ids.data());
+    }
+
+    bool rank(const Input<2>& scores, float scale, float noise, const std::vector<uint64_t>& keys, const Ids<2>& ids,
+              const Output<2>& log_probs) {
+        const Draws draws = checked(scores, scale, noise, keys);
+        demand(long(ids.shape(0)) == draws.rows && long(log_probs.shape(0)) == draws.rows &&
+                   ids.shape(1) == log_probs.shape(1),
+               "ids and log_probs are not both [rows of scores, width].");
+        const nb::gil_scoped_release release;
+        return drawing_.rank(draws, long(ids.shape(1)), ids.data(), log_probs.data());
+    }
+
+  private:
+    static Draws checked(const Input<2>& scores, float scale, float noise, const std::vector<uint64_t>& keys) {
+        demand(keys.size() == scores.shape(0), "There are not as many keys as rows of scores.");
+        demand(scores.shape(1) > 0, "There are no scores.");
+        return {scores.data(), long(scores.shape(0)), long(scores.shape(1)), scale, noise, keys};
+    }
+
+    Drawing drawing_;
 };
 
 // The tensors of a layer.
@@ -186,6 +221,11 @@ NB_MODULE(_native, module) {
              "pool"_a, "instructions"_a, given("weight"), given("bias").none())
         .def("multiply", &Linear::multiply, given("x"), given("y"))
         .def_prop_ro("nbytes", &Linear::bytes);
+    nb::class_<CheckedDrawing>(module, "Drawing")
+        .def(nb::init<std::shared_ptr<Pool>, const std::string&>(), "pool"_a, "instructions"_a)
+        .def("choose", &CheckedDrawing::choose, "scores"_a.noconvert(), "noise"_a, "keys"_a, "ids"_a.noconvert())
+        .def("rank", &CheckedDrawing::rank, "scores"_a.noconvert(), "scale"_a, "noise"_a, "keys"_a,
+             "ids"_a.noconvert(), "log_probs"_a.noconvert());
     using Bias = std::optional<Input<1>>;
     nb::class_<LayerTensors>(module, "Layer")
         .def(nb::init<Input<1>, Input<1>, Bias, Bias, Input<2>, Input<2>, Input<2>, Input<2>, Bias, Bias, Bias, Bias>(),

@@ -1,0 +1,57 @@
+"""From scores to tokens, in one call: the noise of `decode.noise`, made where it is used and as exactly as needed.
+
+The choice is to the bit what torch makes of the same scores. Knows nothing of filters, seeds and positions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from paceline.native.extension import extension, instructions, pool
+
+if TYPE_CHECKING:
+    from paceline.native._native import Drawing, Pool
+
+__all__ = ["drawn", "ranked"]
+
+
+def drawn(scores: Tensor, noise: float, keys: Sequence[int]) -> Tensor:
+    """The lowest id of the greatest scores + noise * gumbel of each row; -1 where that is no number, or infinite.
+
+    Args:
+        scores: float32 [rows, vocab] on the CPU.
+        noise: what the noise is multiplied with, more than 0.
+        keys: of each row, 64 bits.
+
+    Returns:
+        int64 [rows].
+    """
+    ids = torch.empty(len(scores), dtype=torch.int64)
+    _drawing(pool(), instructions()).choose(scores.contiguous(), noise, keys, ids)
+    return ids
+
+
+def ranked(scores: Tensor, scale: float, noise: float, keys: Sequence[int], width: int) -> tuple[Tensor, Tensor] | None:
+    """The ids of the greatest scale * scores + noise * gumbel of each row, and the logarithms of their softmax.
+
+    The noise is within a thousandth. Where there are fewer that may be drawn, the last have -inf, and any id.
+
+    Returns:
+        int64 and float32 [rows, width], in falling order; None where a row's greatest is no number, or infinite.
+    """
+    ids = torch.empty(len(scores), width, dtype=torch.int64)
+    log_probs = torch.empty(len(scores), width)
+    sound = _drawing(pool(), instructions()).rank(scores.contiguous(), scale, noise, keys, ids, log_probs)
+    return (ids, log_probs) if sound else None
+
+
+@cache
+def _drawing(threads: Pool, instruction_set: str) -> Drawing:
+    """Has scratch memory of its own."""
+    found: Drawing = extension().Drawing(threads, instruction_set)
+    return found
