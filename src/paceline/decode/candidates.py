@@ -11,10 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paceline.decode.tree import Expand, Ranked
+from paceline import native
+from paceline.decode.tree import Expand, Proposal, Ranked, best_first
 from paceline.models.selector import CandidateSelector
 
-__all__ = ["Candidates", "behind_each_other", "independent"]
+__all__ = ["Candidates", "behind_each_other", "grown", "independent"]
 
 _NOTHING = Ranked((), ())
 
@@ -41,6 +42,14 @@ def independent(found: Candidates) -> Expand:
     """Every slot for itself."""
     slots = [*_ranked(found.ids, found.log_probs), _NOTHING]
     return lambda path: slots[len(path)]
+
+
+def grown(found: Candidates, nodes: int, candidates: int, least: float) -> Proposal:
+    """The tree of what slots say each for itself; see `best_first`."""
+    if not native.applies_to(found.log_probs):
+        return best_first(independent(found), nodes, candidates, least)
+    tokens, parents, scores = native.grown(found.ids, found.log_probs, nodes, candidates, least)
+    return Proposal(tuple(tokens), tuple(parents), tuple(scores))
 
 
 def behind_each_other(

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paceline.decode.candidates import Candidates, behind_each_other, independent
+from paceline.decode.candidates import Candidates, behind_each_other, grown, independent
 from paceline.decode.draft_context import context_of
 from paceline.decode.processors import process, widen
 from paceline.decode.rescoring import Joint, rescored
@@ -154,15 +154,7 @@ class Drafting:
             left = [block for block in blocks if block.open]
             if left:
                 self._denoise(left, step)
-        expands = [self._expand(block) for block in blocks]
-        proposals = [self._grown(expand, each) for expand, each in zip(expands, asked, strict=True)]
-        if self.joint is not None:
-            sequences = [each.sequence for each in asked]
-            weight = self.settings.rescorer_weight
-            weighed = rescored(self.joint, weight, sequences, proposals, expands, self.noisy)
-            proposals = [
-                strongest(proposal, self._nodes(each.slots)) for proposal, each in zip(weighed, asked, strict=True)
-            ]
+        proposals = self._grown(blocks) if self.joint is None else self._weighed(blocks, self.joint)
         threshold = self.settings.pruning_threshold
         return [prune(proposal, threshold) for proposal in proposals] if threshold else proposals
 
@@ -236,7 +228,18 @@ class Drafting:
         wide = spread(self.settings, steps, steps, block.perplexity)
         return behind_each_other(block.candidates, self._selector, sequence.tokens[-1], heat, wide)
 
-    def _grown(self, expand: Expand, asked: _Asked) -> Proposal:
-        if self.joint is None:
-            return best_first(expand, self._nodes(asked.slots), self.settings.candidates, asked.least)
-        return best_first(expand, _POOL * self._nodes(asked.slots), self.settings.candidates)
+    def _grown(self, blocks: Many[_Block]) -> list[Proposal]:
+        """The trees that the drafter's own probabilities make."""
+        limits = [(self._nodes(each.asked.slots), self.settings.candidates, each.asked.least) for each in blocks]
+        if self._selector is None:
+            return [grown(each.candidates, *own) for each, own in zip(blocks, limits, strict=True)]
+        return [best_first(self._expand(each), *own) for each, own in zip(blocks, limits, strict=True)]
+
+    def _weighed(self, blocks: Many[_Block], joint: Joint) -> list[Proposal]:
+        """Larger trees, and what is left of them where another model weighs candidates anew."""
+        sizes, expands = [self._nodes(each.asked.slots) for each in blocks], [self._expand(each) for each in blocks]
+        pairs = zip(expands, sizes, strict=True)
+        proposals = [best_first(expand, _POOL * size, self.settings.candidates) for expand, size in pairs]
+        sequences = [each.asked.sequence for each in blocks]
+        weighed = rescored(joint, self.settings.rescorer_weight, sequences, proposals, expands, self.noisy)
+        return [strongest(proposal, size) for proposal, size in zip(weighed, sizes, strict=True)]

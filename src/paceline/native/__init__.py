@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from paceline.native.drawing import drawn, ranked
 from paceline.native.extension import VARIABLE, applies_to, instruction_sets, why_not
+from paceline.native.growth import grown
 from paceline.native.network import LayerWeights, Network, Rows
 from paceline.native.product import Product
 
@@ -19,6 +20,7 @@ __all__ = [
     "Rows",
     "applies_to",
     "drawn",
+    "grown",
     "instruction_sets",
     "ranked",
     "why_not",

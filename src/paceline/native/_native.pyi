@@ -1,7 +1,9 @@
 """Types of the extension: source/module.cpp."""
 
 from collections.abc import Sequence
+from typing import Any
 
+from numpy.typing import NDArray
 from torch import Tensor
 
 def instruction_sets() -> list[str]: ...
@@ -13,16 +15,26 @@ class Pool:
 
 class Linear:
     def __init__(self, pool: Pool, instructions: str, weight: Tensor, bias: Tensor | None) -> None: ...
-    def multiply(self, x: Tensor, y: Tensor) -> None: ...
+    def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None: ...
     @property
     def nbytes(self) -> int: ...
 
 class Drawing:
     def __init__(self, pool: Pool, instructions: str) -> None: ...
-    def choose(self, scores: Tensor, noise: float, keys: Sequence[int], ids: Tensor) -> None: ...
+    def choose(self, scores: NDArray[Any], noise: float, keys: Sequence[int], ids: NDArray[Any]) -> None: ...
     def rank(
-        self, scores: Tensor, scale: float, noise: float, keys: Sequence[int], ids: Tensor, log_probs: Tensor
+        self,
+        scores: NDArray[Any],
+        scale: float,
+        noise: float,
+        keys: Sequence[int],
+        ids: NDArray[Any],
+        log_probs: NDArray[Any],
     ) -> bool: ...
+
+def grow(
+    ids: NDArray[Any], log_probs: NDArray[Any], nodes: int, candidates: int, most: float
+) -> tuple[list[int], list[int], list[float]]: ...
 
 class Layer:
     def __init__(
@@ -55,15 +67,15 @@ class Network:
     ) -> None: ...
     def run(
         self,
-        x: Tensor,
-        cos: Tensor,
-        sin: Tensor,
-        segments: Sequence[tuple[Tensor, int, int, Sequence[int] | None]],
+        x: NDArray[Any],
+        cos: NDArray[Any],
+        sin: NDArray[Any],
+        segments: Sequence[tuple[NDArray[Any], int, int, Sequence[int] | None]],
         causal: Sequence[bool],
         windows: Sequence[int | None],
         taps: Sequence[int],
-        hidden: Tensor,
-        features: Tensor | None,
+        hidden: NDArray[Any],
+        features: NDArray[Any] | None,
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...

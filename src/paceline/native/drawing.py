@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from paceline.native.extension import extension, instructions, pool
+from paceline.native.extension import array, extension, instructions, pool
 
 if TYPE_CHECKING:
     from paceline.native._native import Drawing, Pool
@@ -32,7 +32,7 @@ def drawn(scores: Tensor, noise: float, keys: Sequence[int]) -> Tensor:
         int64 [rows].
     """
     ids = torch.empty(len(scores), dtype=torch.int64)
-    _drawing(pool(), instructions()).choose(scores.contiguous(), noise, keys, ids)
+    _drawing(pool(), instructions()).choose(array(scores), noise, keys, ids.numpy())
     return ids
 
 
@@ -46,7 +46,8 @@ def ranked(scores: Tensor, scale: float, noise: float, keys: Sequence[int], widt
     """
     ids = torch.empty(len(scores), width, dtype=torch.int64)
     log_probs = torch.empty(len(scores), width)
-    sound = _drawing(pool(), instructions()).rank(scores.contiguous(), scale, noise, keys, ids, log_probs)
+    drawing = _drawing(pool(), instructions())
+    sound = drawing.rank(array(scores), scale, noise, keys, ids.numpy(), log_probs.numpy())
     return (ids, log_probs) if sound else None
 
 

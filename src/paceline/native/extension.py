@@ -10,7 +10,7 @@ import os
 import platform
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -18,9 +18,11 @@ from torch import Tensor
 from paceline.errors import ConfigError
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from paceline.native._native import Pool
 
-__all__ = ["VARIABLE", "applies_to", "extension", "instruction_sets", "instructions", "pool", "why_not"]
+__all__ = ["VARIABLE", "applies_to", "array", "extension", "instruction_sets", "instructions", "pool", "why_not"]
 
 VARIABLE = "PACELINE_NATIVE"
 """Environment variable: a lower instruction set than the best, or "off"."""
@@ -70,6 +72,12 @@ def extension() -> ModuleType:
     native = _load()
     assert native is not None, "ask why_not first"
     return native
+
+
+def array(tensor: Tensor) -> NDArray[Any]:
+    """A contiguous view, or a copy, for a call of the extension: it takes those ten times as fast as tensors."""
+    found: NDArray[Any] = tensor.contiguous().numpy()
+    return found
 
 
 def pool() -> Pool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paceline.native.extension import extension, instructions, pool
+from paceline.native.extension import array, extension, instructions, pool
 
 __all__ = ["LayerWeights", "Network", "Rows"]
 
@@ -110,8 +110,10 @@ class Network:
         """
         hidden = torch.empty(x.shape)
         features = torch.empty(x.shape[0], len(taps) * x.shape[1]) if taps else None
-        cos, sin = (angle.flatten(1) for angle in turn)
-        self._native.run(x.contiguous(), cos, sin, rows, causal, windows, taps, hidden, features)
+        cos, sin = (array(angle.flatten(1)) for angle in turn)
+        own = [(each.cache.numpy(), *each[1:]) for each in rows]
+        tapped = None if features is None else features.numpy()
+        self._native.run(array(x), cos, sin, own, causal, windows, taps, hidden.numpy(), tapped)
         return hidden, features
 
 

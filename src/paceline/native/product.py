@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paceline.native.extension import extension, instructions, pool
+from paceline.native.extension import array, extension, instructions, pool
 
 __all__ = ["Product"]
 
@@ -35,5 +35,5 @@ class Product:
             TypeError, ValueError: x has another type or shape.
         """
         y = torch.empty(x.shape[0], self._out)
-        self._native.multiply(x.contiguous(), y)
+        self._native.multiply(array(x), y.numpy())
         return y

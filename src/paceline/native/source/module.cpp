@@ -11,6 +11,7 @@
 #include "drawing.h"
 #include "instructions.h"
 #include "network.h"
+#include "tree.h"
 #include "weights.h"
 
 namespace nb = nanobind;
@@ -27,6 +28,8 @@ using Output = nb::ndarray<float, nb::ndim<Dimensions>, nb::c_contig, nb::device
 
 template <int Dimensions>
 using Ids = nb::ndarray<int64_t, nb::ndim<Dimensions>, nb::c_contig, nb::device::cpu>;
+
+using GivenIds = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
 void demand(bool held, const char* told) {
     if (!held) throw nb::value_error(told);
@@ -95,6 +98,13 @@ class CheckedDrawing {
 
     Drawing drawing_;
 };
+
+auto checked_grow(const GivenIds& ids, const Input<2>& log_probs, long nodes, long candidates, double most) {
+    demand(ids.shape(0) == log_probs.shape(0) && ids.shape(1) == log_probs.shape(1),
+           "ids and log_probs are not both [slots, width].");
+    Tree tree = grow({ids.data(), log_probs.data(), long(ids.shape(0)), long(ids.shape(1))}, nodes, candidates, most);
+    return std::tuple{std::move(tree.tokens), std::move(tree.parents), std::move(tree.scores)};
+}
 
 // The tensors of a layer.
 struct LayerTensors {
@@ -223,9 +233,10 @@ NB_MODULE(_native, module) {
         .def_prop_ro("nbytes", &Linear::bytes);
     nb::class_<CheckedDrawing>(module, "Drawing")
         .def(nb::init<std::shared_ptr<Pool>, const std::string&>(), "pool"_a, "instructions"_a)
-        .def("choose", &CheckedDrawing::choose, "scores"_a.noconvert(), "noise"_a, "keys"_a, "ids"_a.noconvert())
-        .def("rank", &CheckedDrawing::rank, "scores"_a.noconvert(), "scale"_a, "noise"_a, "keys"_a,
-             "ids"_a.noconvert(), "log_probs"_a.noconvert());
+        .def("choose", &CheckedDrawing::choose, given("scores"), "noise"_a, "keys"_a, given("ids"))
+        .def("rank", &CheckedDrawing::rank, given("scores"), "scale"_a, "noise"_a, "keys"_a, given("ids"),
+             given("log_probs"));
+    module.def("grow", checked_grow, given("ids"), given("log_probs"), "nodes"_a, "candidates"_a, "most"_a);
     using Bias = std::optional<Input<1>>;
     nb::class_<LayerTensors>(module, "Layer")
         .def(nb::init<Input<1>, Input<1>, Bias, Bias, Input<2>, Input<2>, Input<2>, Input<2>, Bias, Bias, Bias, Bias>(),
