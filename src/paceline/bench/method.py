@@ -57,8 +57,9 @@ def pass_bytes(model: Transformer) -> int:
 
     Everything but the embedding, of which a pass reads one row per token; a tied head counts as the head.
     """
-    products = [module for module in model.modules() if isinstance(module, Linear)]
-    counted = {id(tensor) for product in products for tensor in (product.weight, product.bias)}
+    products = {name: module for name, module in model.named_modules() if isinstance(module, Linear)}
+    counted = {id(tensor) for product in products.values() for tensor in (product.weight, product.bias)}
     counted.add(id(model.embed.weight))
     norms = sum(tensor.nbytes for tensor in model.parameters() if id(tensor) not in counted)
-    return norms + sum(product.read_bytes for product in products)
+    apart = [products["head"]] if model.packed_bytes else products.values()
+    return norms + model.packed_bytes + sum(product.read_bytes for product in apart)

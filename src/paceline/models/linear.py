@@ -67,8 +67,10 @@ class Linear(nn.Module):
 
     @property
     def read_bytes(self) -> int:
-        """What one product reads of weight and bias, in the form they are kept in."""
+        """What one product of few rows reads of weight and bias, in the form they are kept in."""
         bias = 0 if self.bias is None else self.bias.nbytes
+        if self._few_rows is not None:
+            return self._few_rows.nbytes + bias
         return self.weight.numel() * (self._kept_as or self.weight.dtype).itemsize + bias
 
     def prepare(self) -> None:
