@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from paceline.bench.kernel_options import KernelBench
 from paceline.bench.options import Workload
 from paceline.models.inflate import inflate_drafter, inflate_transformer
 from paceline.models.load import load_drafter, load_transformer, resolve
@@ -23,7 +24,7 @@ __all__ = ["measured_pair"]
 
 
 @contextmanager
-def measured_pair(options: Workload) -> Iterator[tuple[str | Path, str | Path | None]]:
+def measured_pair(options: Workload | KernelBench) -> Iterator[tuple[str | Path, str | Path | None]]:
     """The target and the drafter to load, the bundled pair where none is named."""
     model, drafter = options.model or BUNDLED_TARGET, options.drafter
     if drafter is None and resolve(model) == bundled_folder(BUNDLED_TARGET):

@@ -8,17 +8,18 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from paceline.bench.kernel_options import KernelBench
 from paceline.bench.memory_options import MemoryBench
 from paceline.bench.options import CurveBench, DecodeBench, Workload
 from paceline.bench.quality_options import FrontierBench, QualityBench
 from paceline.cli.flags import configured
 from paceline.cli.options import check_threads
 
-__all__ = ["app", "curve", "decode", "frontier", "memory", "quality"]
+__all__ = ["app", "curve", "decode", "frontier", "kernels", "memory", "quality"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure speed and memory, and check the output.")
 
-Asked = TypeVar("Asked", bound=Workload | QualityBench)
+Asked = TypeVar("Asked", bound=Workload | QualityBench | KernelBench)
 Json = Annotated[Path | None, typer.Option(dir_okay=False, help="Write all figures to a JSON file.")]
 Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Draw them (needs paceline[bench]).")]
 
@@ -85,6 +86,21 @@ def memory(*, json: Json = None, plot: Plot = None, options: MemoryBench) -> Non
     _check_places(json, plot)
     result = bench_memory(options)
     show_memory(result)
+    _save(result, json, plot)
+
+
+@app.command("kernels")
+@configured()
+def kernels(*, json: Json = None, plot: Plot = None, options: KernelBench) -> None:
+    """How close the products and passes of a model come to what this machine can read and multiply, by rows.
+
+    Native, in torch, and beside llama.cpp; float32 on the CPU.
+    """
+    from paceline.bench.kernel_report import show_kernels
+    from paceline.bench.kernels import bench_kernels
+
+    result = _measured(bench_kernels, options, json, plot)
+    show_kernels(result)
     _save(result, json, plot)
 
 

@@ -7,7 +7,7 @@ Knows tensors and caches, and nothing of models.
 from __future__ import annotations
 
 from paceline.native.drawing import drawn, ranked
-from paceline.native.extension import VARIABLE, applies_to, instruction_sets, why_not
+from paceline.native.extension import VARIABLE, applies_to, instruction_sets, instructions, why_not
 from paceline.native.growth import grown
 from paceline.native.network import LayerWeights, Network, Rows
 from paceline.native.product import Product
@@ -22,6 +22,7 @@ __all__ = [
     "drawn",
     "grown",
     "instruction_sets",
+    "instructions",
     "ranked",
     "why_not",
 ]

@@ -8,6 +8,8 @@ default cache, float16. They are other models, so nothing is promised. Knows not
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +23,7 @@ from paceline.bench.peers.gguf_file import write_gguf
 from paceline.bench.peers.given import Given, peer_library
 from paceline.errors import ConfigError
 
-__all__ = ["llama_cpp"]
+__all__ = ["llama_cpp", "llama_passes"]
 
 _FLOAT32 = 0
 """Of ggml's types: the precision of a cache."""
@@ -37,11 +39,7 @@ def llama_cpp(kind: str, given: Given) -> Method:
     if given.device.type != "cpu":
         remedy = "Add --device cpu."
         raise ConfigError(f"The peer llama.cpp runs on the CPU, we on {given.device}.", remedy=remedy, param="device")
-    library = peer_library("llama_cpp", "pip install 'paceline[peers]' (it compiles for several minutes)")
-    with TemporaryDirectory(prefix="paceline-") as place:
-        path = Path(place) / f"target-{kind}.gguf"
-        read_bytes = write_gguf(given.folder, path, kind)
-        model = _load(library, path, kind, given.most_tokens)
+    model, read_bytes = _opened(kind, given)
     ends = given.end_token_ids
 
     def decode(task: Task) -> Sample:
@@ -60,9 +58,43 @@ def llama_cpp(kind: str, given: Given) -> Method:
     return Method(decode, read_bytes, lossless=kind == "f32" and given.dtype == torch.float32)
 
 
-def _load(library: Any, path: Path, kind: str, most_tokens: int) -> Any:
+def llama_passes(
+    kind: str, given: Given, context: Sequence[int]
+) -> tuple[Callable[[Sequence[int]], Callable[[], None]], int]:
+    """Single passes of llama.cpp, and the bytes of weights that one of them reads.
+
+    Args:
+        context: token ids that a pass finds in the cache.
+
+    Returns:
+        From token ids to their pass behind the context, with the logits of each; it can be called again and again.
+
+    Raises:
+        ConfigError: llama-cpp-python or gguf is not installed.
+        UnsupportedModel: a target that is not written as GGUF.
+    """
+    model, read_bytes = _opened(kind, given, logits_all=True)
+    model.eval(list(context))
+
+    def read(tokens: Sequence[int]) -> None:
+        model.n_tokens = len(context)  # what the cache holds beyond it, the next line drops
+        model.eval(list(tokens))
+
+    return lambda tokens: partial(read, tokens), read_bytes
+
+
+def _opened(kind: str, given: Given, **settings: Any) -> tuple[Any, int]:
+    """The target in memory, and the bytes of weights that one pass of it reads."""
+    library = peer_library("llama_cpp", "pip install 'paceline[peers]' (it compiles for several minutes)")
+    with TemporaryDirectory(prefix="paceline-") as place:
+        path = Path(place) / f"target-{kind}.gguf"
+        read_bytes = write_gguf(given.folder, path, kind)
+        return _load(library, path, kind, given.most_tokens, **settings), read_bytes
+
+
+def _load(library: Any, path: Path, kind: str, most_tokens: int, **settings: Any) -> Any:
     threads = torch.get_num_threads()
     cache = {"type_k": _FLOAT32, "type_v": _FLOAT32} if kind == "f32" else {}
     sizes = {"n_ctx": most_tokens, "n_threads": threads, "n_threads_batch": threads}
     # Not mapped: the file is deleted after this.
-    return library.Llama(str(path), n_gpu_layers=0, use_mmap=False, verbose=False, **sizes, **cache)
+    return library.Llama(str(path), n_gpu_layers=0, use_mmap=False, verbose=False, **sizes, **cache, **settings)
