@@ -16,10 +16,11 @@ import pytest
 from talking import DRAFT, TARGET, Run, run, talking_pair
 
 from paceline import LLM, Sampling
+from paceline.bench.kernel_options import KernelBench
 from paceline.bench.memory_options import MemoryBench
 from paceline.bench.options import CurveBench, DecodeBench
 from paceline.bench.quality_options import FrontierBench, QualityBench
-from paceline.cli.bench import curve, decode, frontier, memory, quality
+from paceline.cli.bench import curve, decode, frontier, kernels, memory, quality
 from paceline.cli.blocks import Blocks, Part, plain_marks, styled
 from paceline.cli.output import printable
 from paceline.completion import Chunk, Round
@@ -67,7 +68,7 @@ def test_help_names_every_command(run: Run) -> None:
     [
         *("generate", "chat", "demo", "config show", "zoo list", "zoo corpus"),
         *("train target", "train drafter", "bench decode", "bench curve", "bench memory"),
-        *("bench quality", "bench frontier"),
+        *("bench quality", "bench frontier", "bench kernels"),
     ],
 )
 def test_every_command_explains_itself(run: Run, command: str) -> None:
@@ -351,7 +352,7 @@ def test_peers_are_repeated_or_listed(run: Run, monkeypatch: pytest.MonkeyPatch)
 def test_bench_flags_are_the_fields_of_its_settings() -> None:
     asked = (
         *((decode, DecodeBench), (curve, CurveBench), (memory, MemoryBench)),
-        *((quality, QualityBench), (frontier, FrontierBench)),
+        *((quality, QualityBench), (frontier, FrontierBench), (kernels, KernelBench)),
     )
     for command, config in asked:
         flags = set(signature(command).parameters) - {"json", "plot", "config", "context"}
@@ -410,6 +411,15 @@ def test_bench_curve_ends_with_1_where_an_answer_is_not_its_own(run: Run, monkey
     monkeypatch.setattr("paceline.bench.curve.bench_curve", lambda _: {"points": [{"identical": False}]})
     monkeypatch.setattr("paceline.bench.curve_report.show_curve", lambda _: None)
     assert run("bench", "curve").code == 1
+
+
+def test_bench_kernels_measures_and_writes(run: Run, talking: Any, tmp_path: Path) -> None:
+    shape = ("--rows", 2, "--repeats", 1, "--seconds", 0)
+    told = run("bench", "kernels", *talking, *shape, "--json", tmp_path / "out.json")
+    assert told.code == 0, told.err
+    assert "A pass of the drafter" in told.out
+    assert {point["rows"] for point in json.loads((tmp_path / "out.json").read_text())["points"]} == {2}
+    assert "peer is 'transformers'" in run("bench", "kernels", "--peer", "transformers").err
 
 
 # precision

@@ -19,6 +19,7 @@ from paceline.bench.method import Task, pass_bytes
 from paceline.bench.options import DecodeBench
 from paceline.bench.peers import Given, open_peers
 from paceline.bench.peers.hugging_face import _Rounds, load_model, model_bytes
+from paceline.bench.peers.llama import llama_passes
 from paceline.bench.peers.official import _clock_for, official
 from paceline.bench.report import show
 from paceline.bench.run import bench_decode
@@ -157,9 +158,14 @@ class ScriptedLlama:
     def __init__(self, path: str, **settings: Any) -> None:
         assert Path(path).is_file()
         self.path, self.settings, self.resets = path, settings, 0
+        self.n_tokens, self.read = 0, list[tuple[int, list[int]]]()
 
     def reset(self) -> None:
         self.resets += 1
+
+    def eval(self, tokens: list[int]) -> None:
+        self.read.append((self.n_tokens, tokens))
+        self.n_tokens += len(tokens)
 
     def generate(self, tokens: list[int], **settings: Any) -> Iterator[int]:
         assert settings == {"temp": 0.0, "repeat_penalty": 1.0}
@@ -199,6 +205,24 @@ def test_llama_cpp_promises_nothing_in_half_precision_and_runs_on_a_cpu(
     assert not half["llama.cpp-f32"].lossless
     with pytest.raises(ConfigError, match="--device cpu"):
         open_peers(("llama.cpp-f32",), replace(given, device=torch.device("meta")))
+
+
+def test_passes_of_llama_cpp_all_begin_behind_the_context(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gguf")
+    made: list[ScriptedLlama] = []
+
+    def llama(path: str, **settings: Any) -> ScriptedLlama:
+        made.append(ScriptedLlama(path, **settings))
+        return made[0]
+
+    monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(Llama=llama))
+    read, nbytes = llama_passes("f32", given, (5, 6, 7))
+    one, two = read([1]), read([1, 2])
+    for call in (one, two, two):
+        call()
+    assert made[0].read == [(0, [5, 6, 7]), (3, [1]), (3, [1, 2]), (3, [1, 2])]
+    assert made[0].settings["logits_all"], "of every row, as ours"
+    assert nbytes > 0
 
 
 @pytest.mark.slow

@@ -14,22 +14,22 @@ from pathlib import Path
 
 import torch
 
-from paceline.bench.passes import CONTEXT_TOKENS, drafter_pass, target_pass, without_native
+from paceline.bench.passes import CONTEXT_TOKENS, TARGET, Models, drafter_pass, load_models, target_pass
 from paceline.bench.peers.given import Given
 from paceline.bench.peers.llama import llama_passes
-from paceline.bench.products import NATIVE, PLAIN, TORCH, Form, forms, in_pass, linears, variants
+from paceline.bench.products import TORCH, Form, forms, in_pass, linears, variants
 from paceline.models.drafter import Drafter
 from paceline.models.linear import MOST_ROWS, Linear
-from paceline.models.load import load_drafter, load_transformer, resolve
+from paceline.models.load import resolve
 from paceline.models.transformer import Transformer
 
-__all__ = ["CALL", "DRAFTER", "PASS", "TARGET", "Part", "Sweep", "call_sweeps", "model_sweeps", "peer_sweeps"]
+__all__ = ["CALL", "PASS", "Part", "Sweep", "call_sweeps", "model_sweeps", "peer_sweeps"]
 
-TARGET, DRAFTER, CALL = "target", "drafter", "call"
+CALL = "call"
+"""The product that stands for the cost of a call."""
+
 PASS = "pass"
 """The part that is the whole."""
-
-Models = dict[str, Transformer | Drafter]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,8 @@ def model_sweeps(model: str | Path, drafter: str | Path | None, rows: Sequence[i
     Raises:
         CheckpointError: a model that cannot be used.
     """
-    loaded = {variant: _loaded(variant, resolve(model), drafter and resolve(drafter)) for variant in variants()}
+    folders = (resolve(model), None if drafter is None else resolve(drafter))
+    loaded = {variant: load_models(variant, *folders) for variant in variants()}
     found = []
     for name in loaded[TORCH]:
         own = {variant: forms(variant, _products(name, loaded[TORCH])) for variant in loaded}
@@ -134,18 +135,6 @@ def _given(folder: Path) -> Given:
         end_token_ids=frozenset(),
         most_tokens=CONTEXT_TOKENS + MOST_ROWS,
     )
-
-
-def _loaded(variant: str, folder: Path, drafter_folder: Path | None) -> Models:
-    """Both models, computing in this form."""
-    if variant == TORCH:
-        with without_native():
-            return _loaded(NATIVE, folder, drafter_folder)
-    plain = variant == PLAIN
-    target = load_transformer(folder, torch.float32, trainable=plain)
-    if drafter_folder is None:
-        return {TARGET: target}
-    return {TARGET: target, DRAFTER: load_drafter(drafter_folder, target, torch.float32, trainable=plain)}
 
 
 def _products(name: str, models: Models) -> list[tuple[str, Linear]]:

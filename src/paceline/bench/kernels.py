@@ -15,19 +15,11 @@ from paceline import __version__, native
 from paceline.bench.ceilings import Ceilings
 from paceline.bench.kernel_figures import DEFINITIONS, call_microseconds, points
 from paceline.bench.kernel_options import KernelBench
-from paceline.bench.kernel_sweeps import (
-    CALL,
-    DRAFTER,
-    PASS,
-    TARGET,
-    Sweep,
-    call_sweeps,
-    model_sweeps,
-    peer_sweeps,
-)
+from paceline.bench.kernel_sweeps import CALL, PASS, Sweep, call_sweeps, model_sweeps, peer_sweeps
 from paceline.bench.machine import machine_facts, watch_machine
 from paceline.bench.options import as_plain_data
 from paceline.bench.pair import measured_pair
+from paceline.bench.passes import DRAFTER, TARGET
 from paceline.bench.race import threads
 from paceline.progress import progress
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET

@@ -8,22 +8,39 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 
 from paceline import native
+from paceline.bench.products import NATIVE, PLAIN, TORCH
 from paceline.cache.store import SequenceCache
 from paceline.models.attention import Segment, cached_attention
 from paceline.models.drafter import Drafter
+from paceline.models.load import load_drafter, load_transformer
 from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
 
-__all__ = ["CONTEXT_TOKENS", "drafter_pass", "target_pass", "without_native"]
+__all__ = [
+    "CONTEXT_TOKENS",
+    "DRAFTER",
+    "TARGET",
+    "Models",
+    "drafter_pass",
+    "load_models",
+    "target_pass",
+    "without_native",
+]
 
 CONTEXT_TOKENS = 64
 """What the rows see before them: little, as the weights are what is looked at."""
 
-Call = Callable[[], object]
+TARGET, DRAFTER = "target", "drafter"
+
+Models = dict[str, Transformer | Drafter]
+"""The target, and its drafter where there is one."""
+
+Call = Callable[[], torch.Tensor]
 
 
 @contextmanager
@@ -39,13 +56,29 @@ def without_native() -> Iterator[None]:
             os.environ[native.VARIABLE] = before
 
 
+def load_models(variant: str, folder: Path, drafter_folder: Path | None) -> Models:
+    """Both models in float32, computing in one form of `bench.products`.
+
+    Raises:
+        CheckpointError: a folder that cannot be used.
+    """
+    if variant == TORCH:
+        with without_native():
+            return load_models(NATIVE, folder, drafter_folder)
+    plain = variant == PLAIN
+    target = load_transformer(folder, torch.float32, trainable=plain)
+    if drafter_folder is None:
+        return {TARGET: target}
+    return {TARGET: target, DRAFTER: load_drafter(drafter_folder, target, torch.float32, trainable=plain)}
+
+
 def target_pass(model: Transformer, rows: int) -> Call:
     """A pass over a chain of so many rows, with the logits of each; nothing is committed."""
     spec, segments = model.spec, [Segment(rows, _cache(model.spec, rows))]
     causal = (spec.diffusion is None,) * spec.num_layers
     tokens, positions = _tokens(spec, rows)
 
-    def run() -> object:
+    def run() -> torch.Tensor:
         return model.head(model(tokens, positions, cached_attention(segments, causal, spec.windows)).hidden)
 
     return run
@@ -56,7 +89,7 @@ def drafter_pass(drafter: Drafter, rows: int) -> Call:
     segments = [Segment(rows, _cache(drafter.spec.block, rows))]
     tokens, positions = _tokens(drafter.spec.block, rows)
 
-    def run() -> object:
+    def run() -> torch.Tensor:
         return drafter.logits(drafter(tokens, positions, drafter.attention(segments), [rows]))
 
     return run
