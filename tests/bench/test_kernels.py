@@ -14,6 +14,7 @@ from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer, w
 from torch import float32
 
 from paceline import native
+from paceline.bench.ceilings import MEMORY_BYTES, Ceilings, measured_bytes
 from paceline.bench.kernel_options import PASS_PEERS, KernelBench
 from paceline.bench.kernel_report import conclusions, show_kernels, told_ceilings
 from paceline.bench.kernels import bench_kernels
@@ -67,7 +68,7 @@ def test_figures_follow_from_times_and_sizes(result: dict[str, Any]) -> None:
         assert each["gigabytes_per_second"] * each["microseconds"] * 1e3 == pytest.approx(each["weight_bytes"])
         work = each["operations_per_row"] * each["rows"]
         assert each["gigaflops"] * each["microseconds"] * 1e3 == pytest.approx(work)
-        reading = each["gigabytes_per_second"] / ceilings[each["read_bytes"]]
+        reading = each["gigabytes_per_second"] / ceilings[each["ceiling_bytes"]]
         assert each["share_of_reading"] == pytest.approx(reading)
         assert each["share"] == each[f"share_of_{each['roof']}"] == max(reading, each["share_of_arithmetic"])
 
@@ -81,7 +82,7 @@ def test_a_pass_is_all_its_products(result: dict[str, Any]) -> None:
             whole = next(p for p in own if p["part"] == "pass")
             for key in ("weight_bytes", "operations_per_row"):
                 assert whole[key] == sum(p["count"] * p[key] for p in products)
-            assert {p["read_bytes"] for p in own} == {whole["weight_bytes"]}
+            assert {p["ceiling_bytes"] for p in own} == {measured_bytes(whole["weight_bytes"])}
 
 
 def test_sizes_are_those_of_the_model(result: dict[str, Any]) -> None:
@@ -130,7 +131,7 @@ def test_the_result_is_shown_kept_and_drawn(result: dict[str, Any], tmp_path: Pa
 def point(rows: int, variant: str, **changes: Any) -> dict[str, Any]:
     figures = {"microseconds": 52311.0, "gigabytes_per_second": 123.0, "gigaflops": 1234.0, "share": 0.834}
     place = {"model": "target", "part": "pass", "rows": rows, "variant": variant}
-    shares = {"share_of_reading": 0.834, "share_of_arithmetic": 0.2, "roof": "reading", "read_bytes": 1 << 20}
+    shares = {"share_of_reading": 0.834, "share_of_arithmetic": 0.2, "roof": "reading", "ceiling_bytes": 1 << 20}
     return place | figures | shares | changes
 
 
@@ -181,3 +182,17 @@ def test_what_cannot_be_measured_is_refused(options: KernelBench, monkeypatch: p
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     with pytest.raises(ConfigError, match=r"llama_cpp.*not installed.*pip install 'paceline\[peers\]'"):
         bench_kernels(replace(options, peers=("llama.cpp-f32",)))
+
+
+def test_ceilings_are_measured_for_the_bytes_that_are_read() -> None:
+    mebibyte = 1 << 20
+    sizes = [measured_bytes(each) for each in (0, mebibyte, 26_255_000, MEMORY_BYTES - 1, 1 << 40)]
+    assert sizes == [mebibyte, mebibyte, 25 * mebibyte, MEMORY_BYTES, MEMORY_BYTES]
+    ceilings = Ceilings((26_255_000, 26_300_000))
+    for _ in range(2):
+        ceilings.measure()
+    figures = ceilings.figures()
+    assert [read["bytes"] for read in figures["read"]] == [25 * mebibyte, MEMORY_BYTES]
+    for rate in (figures["float32_gigaflops"], *(read["gigabytes_per_second"] for read in figures["read"])):
+        assert 0.0 < rate["least"] <= rate["median"] <= rate["most"]
+    assert ceilings.read_gigabytes_per_second(26_255_000) == figures["read"][0]["gigabytes_per_second"]["median"]

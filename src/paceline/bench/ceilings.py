@@ -15,10 +15,12 @@ from typing import Any
 
 import torch
 
-__all__ = ["MEMORY_BYTES", "Ceilings"]
+__all__ = ["MEMORY_BYTES", "Ceilings", "measured_bytes"]
 
 MEMORY_BYTES = 1 << 29
 """Well beyond all caches."""
+
+_MEBIBYTE = 1 << 20
 
 _MATRIX_ROWS = 1024
 
@@ -26,31 +28,36 @@ _CALLS = 3
 """Of each, per measurement, behind one that does not count."""
 
 
+def measured_bytes(read_bytes: int) -> int:
+    """What is measured for so much memory: whole MiB, one at least, `MEMORY_BYTES` at most."""
+    return min(max(1, round(read_bytes / _MEBIBYTE)) * _MEBIBYTE, MEMORY_BYTES)
+
+
 class Ceilings:
     """Collects measurements, with torch's threads as they are.
 
     Args:
-        read_bytes: how much memory is read again and again; `MEMORY_BYTES` is always measured, and is the most.
+        read_bytes: how much memory is read again and again; `MEMORY_BYTES` is always measured.
     """
 
     def __init__(self, read_bytes: Iterable[int] = ()) -> None:
         self._numbers = torch.ones(MEMORY_BYTES // torch.float32.itemsize)
         self._matrix = torch.rand(_MATRIX_ROWS, _MATRIX_ROWS)
-        sizes = sorted({MEMORY_BYTES, *(min(each, MEMORY_BYTES) for each in read_bytes)})
+        sizes = sorted({MEMORY_BYTES, *map(measured_bytes, read_bytes)})
         self._reads: dict[int, list[float]] = {size: [] for size in sizes}
         self._products: list[float] = []
 
     def measure(self) -> None:
         """One more sample of each; takes about 0.1 s."""
         for size, taken in self._reads.items():
-            numbers = self._numbers[: max(1, size // self._numbers.itemsize)]
+            numbers = self._numbers[: size // self._numbers.itemsize]
             taken.append(numbers.nbytes / 1e9 / _seconds(numbers.sum))
         product = partial(torch.mm, self._matrix, self._matrix)
         self._products.append(2e-9 * _MATRIX_ROWS**3 / _seconds(product))
 
     def read_gigabytes_per_second(self, read_bytes: int) -> float:
         """The median where so much memory is read again and again: one of the sizes that were asked for."""
-        return median(self._reads[min(read_bytes, MEMORY_BYTES)])
+        return median(self._reads[measured_bytes(read_bytes)])
 
     @property
     def gigaflops(self) -> float:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from statistics import median, quantiles
 from typing import Any
 
-from paceline.bench.ceilings import Ceilings
+from paceline.bench.ceilings import Ceilings, measured_bytes
 from paceline.bench.kernel_sweeps import CALL, Sweep
 
 __all__ = ["DEFINITIONS", "call_microseconds", "points"]
@@ -24,7 +24,7 @@ DEFINITIONS = {
     "gigaflops": "of products alone, a multiplication and an addition counting as two: 2 x inputs x outputs x rows / "
     "time. Of a pass: of all its products, so that attention, norms and calls count as time and not as work",
     "share_of_reading": "gigabytes_per_second / what the machine reads where the bytes of one pass of the variant are "
-    "read again and again (ceilings.read): the caches' rate where they fit, else the memory's",
+    "read again and again (ceilings.read, its ceiling_bytes): the caches' rate where they fit, else the memory's",
     "share_of_arithmetic": "gigaflops / ceilings.float32_gigaflops. Those of a product of 1024 x 1024 matrices, "
     "about 85 to 95 % of what the processor can multiply: a share a little over 1 is no error",
     "share": "the greater of the two: 1 is what no program on this machine can beat, with weights of these bytes",
@@ -76,5 +76,5 @@ def _point(sweep: Sweep, name: str, taken: Sequence[float], ceilings: Ceilings) 
         "share_of_arithmetic": arithmetic,
         "share": max(reading, arithmetic),
         "roof": "reading" if reading > arithmetic else "arithmetic",
-        "read_bytes": sweep.read_bytes,
+        "ceiling_bytes": measured_bytes(sweep.read_bytes),
     }

@@ -55,14 +55,13 @@ def of_part(result: Result) -> dict[tuple[str, str], list[Point]]:
 def told_ceilings(result: Result) -> list[str]:
     """What the machine can do, and which rate of reading holds for which model and variant."""
     arithmetic, reads = result["ceilings"]["float32_gigaflops"], result["ceilings"]["read"]
+    beyond = reads[-1]["gigabytes_per_second"]["median"]
     lines = [f"It multiplies {_spread(arithmetic)} GFLOP/s in float32 (median, least and most of all turns)."]
     for read in reads:
-        users = _users(result, read["bytes"], reads[-1]["bytes"])
-        what = f"{read['bytes'] / _MEBIBYTE:.0f} MiB" if read["bytes"] >= _MEBIBYTE else f"{read['bytes']} bytes"
-        rate = read["gigabytes_per_second"]
-        fast = rate["median"] > _CACHED * reads[-1]["gigabytes_per_second"]["median"]
+        rate, users = read["gigabytes_per_second"], _users(result, read["bytes"])
+        place = ", in a cache" if rate["median"] > _CACHED * beyond else ""
         lines.append(
-            f"It reads {what} at {_spread(rate)} GB/s{', in a cache' if fast else ''}"
+            f"It reads {read['bytes'] / _MEBIBYTE:.0f} MiB at {_spread(rate)} GB/s{place}"
             + (f": the ceiling of {', '.join(users)}." if users else ".")
         )
     return lines
@@ -91,9 +90,9 @@ def _told_roof(points: Sequence[Point]) -> str:
     return f"at {rows} rows the roof is {points[0]['roof']}, used to {told}"
 
 
-def _users(result: Result, read_bytes: int, most: int) -> list[str]:
-    pairs = ((f"{p['model']} {p['variant']}", min(p["read_bytes"], most)) for p in result["points"])
-    return list(dict.fromkeys(name for name, own in pairs if own == read_bytes))
+def _users(result: Result, ceiling_bytes: int) -> list[str]:
+    own = (point for point in result["points"] if point["ceiling_bytes"] == ceiling_bytes)
+    return list(dict.fromkeys(f"{point['model']} {point['variant']}" for point in own))
 
 
 def _spread(rate: Mapping[str, float]) -> str:

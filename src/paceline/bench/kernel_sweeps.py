@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from paceline.bench.passes import CONTEXT_TOKENS, TARGET, Models, drafter_pass, load_models, target_pass
 from paceline.bench.peers.given import Given
@@ -102,6 +103,7 @@ def model_sweeps(model: str | Path, drafter: str | Path | None, rows: Sequence[i
 def call_sweeps() -> list[Sweep]:
     """One row through a product of 16 times 16 numbers, in every form."""
     linear = Linear(16, 16).requires_grad_(False)
+    nn.init.eye_(linear.weight)
     linear.prepare()
     return [_product_sweep(CALL, variant, 1, forms(variant, [(CALL, linear)])) for variant in variants()]
 
