@@ -83,11 +83,12 @@ def _by_roof(points: Sequence[Point]) -> list[list[Point]]:
 
 
 def _told_roof(points: Sequence[Point]) -> str:
-    rows = str(points[0]["rows"]) if len(points) == 1 else f"{points[0]['rows']} to {points[-1]['rows']}"
+    first, last = points[0]["rows"], points[-1]["rows"]
+    rows = f"{first} row{'s'[: first != 1]}" if len(points) == 1 else f"{first} to {last} rows"
     shares = dict.fromkeys(f"{share:.0%}" for share in sorted(point["share"] for point in points))
     least, *others = shares
     told = f"{least} to {others[-1]}" if others else least
-    return f"at {rows} rows the roof is {points[0]['roof']}, used to {told}"
+    return f"at {rows} the roof is {points[0]['roof']}, used to {told}"
 
 
 def _users(result: Result, ceiling_bytes: int) -> list[str]:
