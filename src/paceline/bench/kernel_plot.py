@@ -27,7 +27,7 @@ def draw(result: Mapping[str, Any]) -> Figure:
     found = of_part(result)
     lines = [_panels(found, model) for model in dict.fromkeys(model for model, _ in found)]
     columns = max(map(len, lines))
-    figure = Figure(figsize=(3.2 * columns, 3.2 * len(lines) + 0.6), layout="constrained")
+    figure = Figure(figsize=(3.2 * columns, 3.2 * len(lines) + 0.9), layout="constrained")
     grid = figure.subplots(len(lines), columns, squeeze=False)
     colours = _colours(result)
     for places, keys in zip(grid, lines, strict=True):
@@ -36,7 +36,8 @@ def draw(result: Mapping[str, Any]) -> Figure:
         for axes, key in zip(places, keys, strict=False):
             _panel(axes, found[key], colours)
             axes.set_title(" ".join(key), fontsize=10)
-    grid[0][0].legend(frameon=False, fontsize=7)
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     machine = result["machine"]
     where = f"{machine['cpu']}, {machine['threads']} threads"
     figure.suptitle(f"{measured_models(result['settings'])}, float32 · {where}: time by rows", fontsize=10)
@@ -66,6 +67,7 @@ def _panel(axes: Axes, points: Sequence[Mapping[str, Any]], colours: Mapping[str
         axes.plot(rows, least, style, color="#333333", label=f"{roof}, the limit of {points[0]['variant']}")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter("{x:g}")
     axes.set_xticks(rows, [str(each) for each in rows])
     axes.set_xlabel("rows")
     axes.set_ylabel("µs")
