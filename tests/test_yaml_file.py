@@ -29,6 +29,13 @@ def test_a_key_that_is_there_twice_is_refused(tmp_path: Path, text: str, told: s
         read(tmp_path, text)
 
 
+@pytest.mark.parametrize("text", ["seed: 2024-02-30\n", "seed: 0x_\n", f"nodes: {'9' * 5000}\n", "a: " + "[" * 20_000])
+def test_what_python_cannot_read_is_an_error_of_the_file(tmp_path: Path, text: str) -> None:
+    """Dates and numbers that are none, and brackets without end."""
+    with pytest.raises(ConfigError, match=r"run\.yaml cannot be read"):
+        read(tmp_path, text)
+
+
 def test_sections_and_numbers_without_a_point_are_read(tmp_path: Path) -> None:
     text = "base: &base {lr: 4e-3}\ntraining: {<<: *base, steps: 3}\nseed: 2\n"
     assert read(tmp_path, text) == {"base.lr": 4e-3, "training.lr": 4e-3, "training.steps": 3, "seed": 2}

@@ -23,7 +23,7 @@ def read_mapping(path: Path) -> dict[Any, Any]:
     try:
         with path.open(encoding="utf-8") as file:
             values = yaml.load(file, _loader(path))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:  # dates and numbers that are none, and [[[[…
         raise ConfigError(f"{path} cannot be read: {error}.", remedy="Give a YAML file of settings.") from error
     if values is None:
         return {}

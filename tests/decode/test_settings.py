@@ -123,7 +123,7 @@ def test_a_profile_gives_way_to_all_that_is_given() -> None:
         ("dflash", {"dflash_params": {"temperature": 1}}, "temperature is 1. It must be a mapping of any of: initial,"),
         (
             "apd",
-            {"dflash_params": {"temperature": {"initial": 0.3}}},
+            {"dflash_params": {"diffusion_steps": 4, "temperature": {"initial": 0.3}}},
             "is 0.4, initial_temperature 0.3. It must not rise",
         ),
         ("apd", {"apd_params": {"window": 4}, "window": 5}, "window is 5. Leave one out: they are the same setting."),

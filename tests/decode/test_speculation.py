@@ -47,7 +47,10 @@ def test_adaptive_rises_with_what_surprised() -> None:
         ({"diffusion_steps": 9}, "diffusion_steps is 9."),
         ({"draft_temperature": "warm"}, "draft_temperature is 'warm'. It must be 'off' or 'fixed' or 'adaptive'."),
         ({"initial_temperature": float("nan")}, "initial_temperature is nan."),
-        ({"final_temperature": 2.0}, "final_temperature is 2.0, initial_temperature 1.1. It must not rise."),
+        (
+            {"final_temperature": 2.0, "diffusion_steps": 2},
+            "final_temperature is 2.0, initial_temperature 1.1. It must not rise",
+        ),
         ({"rescorer_weight": -1}, "rescorer_weight is -1."),
     ],
 )
@@ -55,6 +58,11 @@ def test_what_cannot_be_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Speculation(**given)
     assert message in str(caught.value)
+
+
+def test_the_only_pass_has_any_final_temperature() -> None:
+    """The initial one has no effect then, so nothing rises."""
+    assert spread(Speculation(draft_temperature="fixed", final_temperature=2.0), 1, 1, 1.0) == 2.0
 
 
 @pytest.mark.parametrize(

@@ -120,9 +120,10 @@ class Speculation:
         check_kinds(self)
         check_ranges(self)
         _check_suffixes(self)
-        if self.final_temperature > self.initial_temperature:
+        if self.diffusion_steps > 1 and self.final_temperature > self.initial_temperature:
             told = f"final_temperature is {self.final_temperature}, initial_temperature {self.initial_temperature}."
-            raise ConfigError(told, remedy="It must not rise.", param="final_temperature")
+            remedy = "It must not rise: give a higher initial_temperature, 1.1 if left out, or a lower final one."
+            raise ConfigError(told, remedy=remedy, param="final_temperature")
 
     @property
     def candidates(self) -> int:
