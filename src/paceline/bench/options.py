@@ -58,6 +58,14 @@ Drafting = Literal["dflash", "lookup"]
 _QUICK_PROMPTS, _QUICK_TOKENS, _QUICK_REPEATS = 3, 48, 2
 
 
+_BESIDE_SWEEP = {
+    "methods": "A sweep varies DFlash: leave it out.",
+    "peers": "A sweep compares DFlash with plain decoding: leave them out.",
+    "block_sizes": "Leave it out, or write it as --setting dflash,block_size=8.",
+}
+"""What to do about settings that have no place in a sweep."""
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """What is decoded, and how often. The benchmarks inherit it, so that each is asked for in one flat call.
@@ -174,8 +182,7 @@ class DecodeBench(Workload):
         for name in ("methods", "peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
             if getattr(self, name):
                 told = f"{name} is {getattr(self, name)!r:.80}, {'and' if self.sweep else 'without'} --sweep."
-                remedy = "Write block sizes as --setting dflash,block_size=8." if self.sweep else "Add --sweep."
-                raise ConfigError(told, remedy=f"Leave it out. {remedy}", param=name)
+                raise ConfigError(told, remedy=_BESIDE_SWEEP.get(name, "Add --sweep, or leave it out."), param=name)
         if self.sweep and self.settings and self.rescorer is not None:
             told = f"rescorer is {str(self.rescorer)!r:.80}, and the settings are given."
             remedy = "Write it as --setting dflash,candidate_num=32,rescorer=…"
