@@ -27,7 +27,7 @@ def draw(result: Mapping[str, Any]) -> Figure:
     found = of_part(result)
     lines = [_panels(found, model) for model in dict.fromkeys(model for model, _ in found)]
     columns = max(map(len, lines))
-    figure = Figure(figsize=(3.2 * columns, 3.2 * len(lines) + 0.9), layout="constrained")
+    figure = Figure(figsize=(2.6 * columns, 2.8 * len(lines) + 0.9), layout="constrained")
     grid = figure.subplots(len(lines), columns, squeeze=False)
     colours = _colours(result)
     for places, keys in zip(grid, lines, strict=True):
