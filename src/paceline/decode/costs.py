@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from paceline import __version__, native
 from paceline.decode.controller import Costs
 from paceline.decode.draft_context import new_context
 from paceline.decode.drafting import Drafting
@@ -136,6 +137,8 @@ class CostBook:
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
+            "native": native.why_not() or native.instructions(),
+            "paceline": __version__,
         }
 
 
