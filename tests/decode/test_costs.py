@@ -13,6 +13,7 @@ import torch
 from scripted import drafter_of
 from tiny import tiny_spec, tiny_transformer
 
+from paceline import native
 from paceline.decode.costs import CostBook, _curve, _runs, _steady, cost_folder
 from paceline.decode.drafting import Drafting
 from paceline.decode.speculation import Speculation
@@ -68,6 +69,15 @@ def test_kept_on_disk_and_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert book(tmp_path).costs(10, True).reading(1) == 77.0
     assert book(tmp_path, lookup_factor=3.0).costs(10, True).reading(1) == 77.0, "no matter of the passes"
     assert book(tmp_path, max_nodes=5).costs(10, True).reading(1) != 77.0, "other settings are measured anew"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.skipif(native.why_not() is not None, reason=str(native.why_not()))
+def test_native_passes_have_costs_of_their_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("paceline.decode.costs._steady", lambda runs: True)
+    book(tmp_path).costs(10, True)
+    monkeypatch.setenv(native.VARIABLE, "off")
+    book(tmp_path).costs(10, True)
     assert len(list(tmp_path.iterdir())) == 2
 
 

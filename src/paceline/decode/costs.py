@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 
-from paceline import __version__, native
+from paceline import native
 from paceline.decode.controller import Costs
 from paceline.decode.draft_context import new_context
 from paceline.decode.drafting import Drafting
@@ -138,7 +138,6 @@ class CostBook:
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "native": native.why_not() or native.instructions(),
-            "paceline": __version__,
         }
 
 
