@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,7 @@ def test_a_drafter_with_a_selector_and_a_model_that_weighs_anew(options: DecodeB
 def test_the_controller_measures_its_machine_before_the_clock_runs(
     options: DecodeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("paceline.decode.costs._RESTLESS", math.inf)  # what a busy machine measures is kept, too
     known: list[bool] = []
     honest = sweep_module.decode_with
 
