@@ -62,6 +62,8 @@ class LLM:
             certified near-tie. "mixed" has products and drafter in bfloat16, the target's attention and norms in
             float32; "half" has all in bfloat16: both give plain decoding's text in the same precision, up to the
             rounding of close calls (docs/equality.md). On CUDA a checkpoint that declares float16 gets that instead.
+            "int8" and "int8-32" round the weights of products to int8, a scale for each output or for every 32
+            weights, on a CPU: half the memory to read, and the text of a model with these weights.
             None is the profile's, else "exact".
         max_batch: answers decoded together; None is the profile's, else 8.
         profile: "edge" or "cloud": settings for a small machine or a server, where nothing else is given.
@@ -105,7 +107,10 @@ class LLM:
         self.model = _load_target(folder, precision, place)
         self.drafter = self.verifier = None
         if beside is not None and chosen == "dflash":
-            self.drafter = load_drafter(beside, self.model, dtypes_of(precision, config, place).draft, place)
+            dtypes = dtypes_of(precision, config, place)
+            self.drafter = load_drafter(
+                beside, self.model, dtypes.draft, place, int8_group=dtypes.int8_group, keep_weights=False
+            )
         elif beside is not None:
             self.verifier = _load_target(beside, precision, place)
         self.end_token_ids = end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
@@ -233,7 +238,14 @@ def _check_batch(max_batch: int) -> None:
 def _load_target(folder: Path, precision: Precision, device: torch.device) -> Transformer:
     """A whole model: any but a drafter."""
     dtypes = dtypes_of(precision, read_json(folder / "config.json"), device)
-    return load_transformer(folder, dtypes.products, device, attention_dtype=dtypes.attention)
+    return load_transformer(
+        folder,
+        dtypes.products,
+        device,
+        attention_dtype=dtypes.attention,
+        int8_group=dtypes.int8_group,
+        keep_weights=False,
+    )
 
 
 def _check_verifier(folder: Path) -> None:

@@ -21,7 +21,6 @@ from paceline.bench.kernels import bench_kernels
 from paceline.bench.products import variants
 from paceline.bench.report import save_plot
 from paceline.errors import ConfigError
-from paceline.models.linear import MOST_ROWS
 
 LAYER = ["qkv", "out", "gate_up", "down"]
 
@@ -177,8 +176,8 @@ def test_what_cannot_be_measured_is_refused(options: KernelBench, monkeypatch: p
     with pytest.raises(ConfigError, match="rows"):
         KernelBench(rows=())
     with pytest.raises(ConfigError, match="rows"):
-        KernelBench(rows=(MOST_ROWS + 1,))
-    assert KernelBench(rows=(8, MOST_ROWS, 8), peers=("llama.cpp-f32,llama.cpp-f16",)).rows == (8, MOST_ROWS)
+        KernelBench(rows=(65,))
+    assert KernelBench(rows=(8, 64, 8), peers=("llama.cpp-f32,llama.cpp-f16",)).rows == (8, 64)
     monkeypatch.setitem(sys.modules, "llama_cpp", None)
     with pytest.raises(ConfigError, match=r"llama_cpp.*not installed.*pip install 'paceline\[peers\]'"):
         bench_kernels(replace(options, peers=("llama.cpp-f32",)))

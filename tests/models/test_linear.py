@@ -5,9 +5,21 @@ from __future__ import annotations
 import pytest
 import torch
 
+from paceline import native
+from paceline.models.int8 import WHOLE_ROW, rounded
 from paceline.models.linear import Linear, _held_by_half
 
 SHAPES = ((24, 16), (512, 256), (100, 37), (1, 8), (2048, 160))
+
+
+@pytest.fixture(params=["torch", "native"], autouse=True)
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """What packs: torch alone, or the native product where it is there."""
+    if request.param == "torch":
+        monkeypatch.setenv(native.VARIABLE, "off")
+    elif native.why_not() is not None:
+        pytest.skip(native.why_not())
+    return str(request.param)
 
 
 def filled(out_features: int, in_features: int, bias: bool, dtype: torch.dtype) -> Linear:
@@ -57,7 +69,8 @@ def test_prepare_is_idempotent_and_keeps_the_weight() -> None:
     assert list(linear.state_dict()) == ["weight"], "the packed form is never saved"
 
 
-def test_read_bytes_are_those_of_the_form_that_is_kept() -> None:
+def test_read_bytes_are_those_of_the_form_that_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.VARIABLE, "off")
     plain = filled(64, 32, True, torch.float32)
     assert plain.read_bytes == 4 * (64 * 32 + 64)
     half = filled(64, 32, True, torch.float32)
@@ -68,6 +81,26 @@ def test_read_bytes_are_those_of_the_form_that_is_kept() -> None:
     brain = filled(64, 32, False, torch.bfloat16)
     brain.prepare()
     assert brain.read_bytes == 2 * 64 * 32
+
+
+@pytest.mark.parametrize("group", [4, 32, WHOLE_ROW])
+def test_int8_computes_with_the_rounded_weight(group: int) -> None:
+    linear, plain = (filled(40, 70, True, torch.float32) for _ in range(2))
+    plain.weight.copy_(rounded(plain.weight, group))
+    x = torch.randn(5, 70, generator=torch.Generator().manual_seed(0))
+    linear.int8_group = group
+    linear.prepare()
+    torch.testing.assert_close(linear(x), plain(x), atol=2e-5, rtol=0)
+
+
+@pytest.mark.parametrize(("group", "nbytes"), [(0, 4 * 64 * 32), (WHOLE_ROW, 64 * 34), (8, 64 * (32 + 8))])
+def test_read_bytes_of_the_native_forms(group: int, nbytes: int, form: str) -> None:
+    if form == "torch":
+        return
+    linear = filled(64, 32, True, torch.float32)
+    linear.int8_group = group
+    linear.prepare()
+    assert linear.read_bytes == nbytes + 4 * 64
 
 
 def test_a_row_hardly_depends_on_how_many_stand_beside_it() -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -33,7 +34,8 @@ from paceline.models.load import (
     load_drafter,
     load_transformer,
 )
-from paceline.models.transformer import Transformer
+from paceline.models.save import save_transformer
+from paceline.models.transformer import Layer, Transformer
 
 
 def logits(model: Transformer, tokens: list[int]) -> Tensor:
@@ -211,3 +213,12 @@ def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(PacelineError, match=r"config\.json cannot be read: No such file"):
             load_transformer(folder)
+
+
+def test_int8_refuses_what_is_no_number(tmp_path: Path) -> None:
+    model = tiny_transformer(tiny_spec(), dtype=torch.float32)
+    cast(Layer, model.layers[1]).down.weight.data[0, 0] = float("nan")
+    save_transformer(model, tmp_path, torch.float32)
+    load_transformer(tmp_path, torch.float32)
+    with pytest.raises(CheckpointError, match=r"layers\.1\.down\.weight .* not finite"):
+        load_transformer(tmp_path, torch.float32, int8_group=32)

@@ -8,6 +8,8 @@ from compiled import SETS, filled, needs_native, odd_spec, packed, random_piece,
 from tiny import fill_block, tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 
 from paceline.cache.store import SequenceCache
+from paceline.models.int8 import WHOLE_ROW, rounded
+from paceline.models.linear import Linear
 from paceline.models.transformer import Transformer, prepare
 
 pytestmark = needs_native
@@ -69,6 +71,26 @@ def test_weights_that_bfloat16_holds() -> None:
     torch.testing.assert_close(found.double(), expected, atol=TOLERANCE, rtol=0)
 
 
+@pytest.mark.parametrize("group", [1, 7, 16, WHOLE_ROW])
+@pytest.mark.parametrize("seed", range(3))
+def test_int8_is_the_model_with_rounded_weights(seed: int, group: int) -> None:
+    spec = odd_spec(seed)
+    model, oracle = tiny_transformer(spec, seed, torch.float32), tiny_transformer(spec, seed)
+    for mine, exact in zip(linears_of(model), linears_of(oracle), strict=True):
+        mine.int8_group = group
+        exact.weight = torch.nn.Parameter(rounded(mine.weight.detach(), group).double(), requires_grad=False)
+    prepare(model)
+    piece = random_piece(seed, spec.vocab_size, 9, 4, tree=True)
+    found, expected = (read(each, [piece], [filled(each, 4)]).hidden for each in (model, oracle))
+    torch.testing.assert_close(found.double(), expected, atol=TOLERANCE, rtol=0)
+    logits, exact = model.head(found), oracle.head(found.double())
+    torch.testing.assert_close(logits.double(), exact, atol=TOLERANCE, rtol=0)
+
+
+def linears_of(model: Transformer) -> list[Linear]:
+    return [each for each in model.modules() if isinstance(each, Linear)]
+
+
 @pytest.mark.parametrize("windows", [(None, None), (5, 3)])
 @pytest.mark.parametrize("causal", [False, True])
 def test_drafter(causal: bool, windows: tuple[int | None, ...]) -> None:
@@ -97,9 +119,7 @@ def filled_context(keys: torch.Tensor, values: torch.Tensor) -> SequenceCache:
     return cache
 
 
-def test_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The network itself has no largest number of rows."""
-    monkeypatch.setattr("paceline.models.few_rows.MOST_ROWS", 1000)
+def test_many_rows() -> None:
     spec = tiny_spec(windows=(None, 30))
     model, oracle = packed(spec), tiny_transformer(spec)
     for rows in (64, 65, 200):

@@ -35,7 +35,8 @@ def weights(**changes: Any) -> native.LayerWeights:
 
 
 def network(layer: native.LayerWeights | None = None, heads: int = HEADS, dim: int = DIM) -> native.Network:
-    return native.Network([layer or weights()] * 2, torch.ones(HIDDEN), heads, KV_HEADS, dim, 1e-6)
+    sizes = native.Sizes(2, INNER, heads, KV_HEADS, dim, 1e-6)
+    return native.Network(sizes, [layer or weights()] * 2, torch.ones(HIDDEN))
 
 
 @pytest.mark.parametrize(
@@ -62,6 +63,26 @@ def test_heads() -> None:
         network(heads=3)
     with pytest.raises(ValueError, match="even"):
         network(dim=5)
+
+
+def test_other_numbers_of_layers_than_announced() -> None:
+    sizes = native.Sizes(2, INNER, HEADS, KV_HEADS, DIM, 1e-6)
+    with pytest.raises(ValueError, match="more layers"):
+        native.Network(sizes, [weights()] * 3, torch.ones(HIDDEN))
+    with pytest.raises(ValueError, match="missing"):
+        native.Network(sizes, [weights()], torch.ones(HIDDEN))(**arguments())
+    with pytest.raises(ValueError, match="no layers"):
+        native.Network(sizes._replace(layers=0), [], torch.ones(HIDDEN))
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_what_int8_cannot_hold(wrong: float) -> None:
+    out = torch.ones(HIDDEN, HEADS * DIM)
+    out[2, 3] = wrong
+    with pytest.raises(ValueError, match="finite"):
+        native.Product(out, None, 4)
+    with pytest.raises(ValueError, match="negative"):
+        native.Product(torch.ones(3, 3), None, -1)
 
 
 def rows(**changes: Any) -> native.Rows:

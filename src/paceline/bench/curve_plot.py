@@ -18,7 +18,7 @@ __all__ = ["draw"]
 
 Result = Mapping[str, Any]
 
-_COLOURS = {"exact": "#2a7de1", "mixed": "#3a9d5d", "half": "#e07a1f"}
+_COLOURS = {"exact": "#2a7de1", "mixed": "#3a9d5d", "half": "#e07a1f", "int8": "#b0413e", "int8-32": "#7b5ea7"}
 
 
 def draw(result: Result) -> Figure:

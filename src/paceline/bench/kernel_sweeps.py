@@ -15,12 +15,12 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from paceline.bench.passes import CONTEXT_TOKENS, TARGET, Models, drafter_pass, load_models, target_pass
+from paceline.bench.passes import CONTEXT_TOKENS, TARGET, Models, drafter_pass, load_models, target_pass, without_native
 from paceline.bench.peers.given import Given
 from paceline.bench.peers.llama import llama_passes
 from paceline.bench.products import TORCH, Form, forms, in_pass, linears, variants
 from paceline.models.drafter import Drafter
-from paceline.models.linear import MOST_ROWS, Linear
+from paceline.models.linear import Linear
 from paceline.models.load import resolve
 from paceline.models.transformer import Transformer
 
@@ -104,7 +104,8 @@ def call_sweeps() -> list[Sweep]:
     """One row through a product of 16 times 16 numbers, in every form."""
     linear = Linear(16, 16).requires_grad_(False)
     nn.init.eye_(linear.weight)
-    linear.prepare()
+    with without_native():
+        linear.prepare()
     return [_product_sweep(CALL, variant, 1, forms(variant, [(CALL, linear)])) for variant in variants()]
 
 
@@ -118,7 +119,7 @@ def peer_sweeps(peers: Sequence[str], model: str | Path, rows: Sequence[int], op
         ConfigError: a peer is not installed.
         UnsupportedModel: one that is not written for it.
     """
-    context, given = [1] * CONTEXT_TOKENS, _given(resolve(model))
+    context, given = [1] * CONTEXT_TOKENS, _given(resolve(model), max(rows))
     found = []
     for peer in dict.fromkeys(peers):
         read, nbytes = llama_passes(peer.removeprefix("llama.cpp-"), given, context)
@@ -127,7 +128,7 @@ def peer_sweeps(peers: Sequence[str], model: str | Path, rows: Sequence[int], op
     return found
 
 
-def _given(folder: Path) -> Given:
+def _given(folder: Path, most_rows: int) -> Given:
     return Given(
         folder=folder,
         drafter_folder=None,
@@ -135,7 +136,7 @@ def _given(folder: Path) -> Given:
         dtype=torch.float32,
         device=torch.device("cpu"),
         end_token_ids=frozenset(),
-        most_tokens=CONTEXT_TOKENS + MOST_ROWS,
+        most_tokens=CONTEXT_TOKENS + most_rows,
     )
 
 

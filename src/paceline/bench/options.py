@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from paceline.bench.configuration import Configuration, read_configuration
 from paceline.errors import ConfigError
 from paceline.models.options import (
-    PRECISIONS,
     PROMISES,
     Device,
     Drafter,
@@ -202,7 +201,7 @@ class DecodeBench(Workload):
             remedy = f"Above 0 peers draw other random numbers than we do; measured there: {', '.join(SAMPLING_PEERS)}."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")
         if self.peers and self.precision == "mixed":
-            remedy = "Peers compute in one precision: compare them in exact or half."
+            remedy = "Peers compute in one precision: compare them in exact, half or int8."
             raise ConfigError(f"precision is {self.precision!r}.", remedy=remedy, param="precision")
 
 
@@ -216,7 +215,7 @@ class CurveBench(Workload):
 
     precisions: Annotated[
         tuple[Precision, ...], Setting(f"May be repeated: a line for each. {PROMISES}", flags=("--precision",))
-    ] = PRECISIONS
+    ] = ("exact", "mixed", "half")
     block_sizes: Annotated[
         tuple[int, ...],
         Setting("May be repeated: a point for each; 1 is plain decoding.", least=1, most=64, flags=("--block-size",)),

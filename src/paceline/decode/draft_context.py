@@ -21,7 +21,7 @@ _ROOM = 256
 
 def new_context(drafter: Drafter, prompt_tokens: int) -> SequenceCache:
     """An empty one."""
-    block, weight = drafter.spec.block, drafter.fc.weight
+    block, weight = drafter.spec.block, drafter.norm.weight
     shape = (block.num_layers, block.num_kv_heads, block.head_dim, prompt_tokens + _ROOM)
     return SequenceCache(*shape, weight.dtype, weight.device)
 

@@ -132,7 +132,7 @@ def rescorer_for(
         table = load_ngram_table(folder, None, device)
         shared_vocabulary(target.spec.vocab_size, table.owner.vocab_size, usable)
         return table
-    model = load_transformer(folder, torch.float32, device)
+    model = load_transformer(folder, torch.float32, device, keep_weights=False)
     if model.spec.diffusion is not None:
         told = f"rescorer is {str(settings.rescorer)!r:.80}, a diffusion language model: it has no next token."
         raise ConfigError(told, remedy="Give a small autoregressive model of the same tokenizer.", param="rescorer")

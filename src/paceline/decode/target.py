@@ -23,7 +23,7 @@ from paceline.request import Sampling
 
 __all__ = ["Reading", "Target", "check_prompt"]
 
-_PREFILL_ROWS = 2048
+_PREFILL_ROWS = 512
 """Rows of one prompt pass: bounds its memory."""
 
 

@@ -20,8 +20,8 @@ from torch import Tensor, nn
 from paceline.models.attention import Attend, Segment, cached_attention
 from paceline.models.convolution import Coupling, left_neighbours
 from paceline.models.drafter_spec import DrafterSpec
-from paceline.models.few_rows import FewRows, pack
 from paceline.models.linear import Linear
+from paceline.models.native_layers import NativeLayers, pack
 from paceline.models.norm import HeadNorm, RmsNorm, rms_norm
 from paceline.models.rotary import Rotary, Rotation, rotate
 from paceline.models.selector import CandidateSelector
@@ -52,7 +52,7 @@ class Drafter(nn.Module):
         self.rotary = Rotary(block.rope, block.head_dim)
         self._context_tokens = max(block.context_tokens, target.spec.context_tokens)
         self._context: tuple[Rowwise, Rowwise] | None = None
-        self._few_rows: FewRows | None = None
+        self._native: NativeLayers | None = None
         # In a tuple, so that the target's weights are not counted, trained or saved as the drafter's.
         self._lent = (target.embed, target.head)
         initialize(self)
@@ -99,7 +99,7 @@ class Drafter(nn.Module):
         if self.spec.input_embedding_scale != 1.0:
             x = x * self.spec.input_embedding_scale
         turn = self.rotary(positions, x.dtype)
-        found = None if self._few_rows is None else self._few_rows(x, turn, attend)
+        found = None if self._native is None else self._native(x, turn, attend)
         if found is not None:
             return found[0]
         if self.couplings is not None:
@@ -134,18 +134,17 @@ class Drafter(nn.Module):
         return cached_attention(segments, self.spec.causal, self.spec.block.windows)
 
     def prepare(self) -> None:
-        """Fuse what all layers do to context features, tabulate the rotations, and pack for few rows. Idempotent."""
-        self.rotary.tabulate(self._context_tokens, self.fc.weight)
+        """Fuse what layers do to context features, tabulate rotations, and pack the layers where passes are native."""
+        self.rotary.tabulate(self._context_tokens, self.norm.weight)
         weight, bias, norms = self._context_weights()
         product, norm = Linear(weight.shape[1], weight.shape[0]), RmsNorm(1, self.spec.block.norm_eps)
         product.weight, norm.weight = nn.Parameter(weight, False), nn.Parameter(norms, False)
         product.bias = None if bias is None else nn.Parameter(bias, False)
+        product.int8_group, product.keeps_weight = self.fc.int8_group, self.fc.keeps_weight
         product.prepare()
         norm.prepare()
-        product.prepare_few_rows()
-        self.fc.prepare_few_rows()
         if self.couplings is None:
-            self._few_rows = pack(cast(list[Layer], list(self.layers)), self.norm, self.spec.block)
+            self._native = pack(cast(list[Layer], list(self.layers)), self.norm, self.spec.block)
         # Kept out of the module tree: both repeat weights that the layers own.
         object.__setattr__(self, "_context", (product, norm))
 
@@ -162,7 +161,7 @@ class Drafter(nn.Module):
         layers = cast(list[Layer], list(self.layers))
         biases = [layer.qkv.bias[skip:] for layer in layers if layer.qkv.bias is not None]
         norms = torch.stack([cast(HeadNorm, layer.head_norm).k for layer in layers])
-        weight = torch.cat([layer.qkv.weight[skip:] for layer in layers])
+        weight = torch.cat([layer.qkv.weight[skip:] for layer in layers]).to(norms.dtype)
         return weight, torch.cat(biases) if biases else None, norms.view(-1, 1, 1, block.head_dim)
 
 

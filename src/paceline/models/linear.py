@@ -12,8 +12,8 @@ every weight comes from beyond the caches), milliseconds:
 Packed once, eight rows cost little more than one, which is what verification lives on. Weights of released checkpoints
 are bfloat16, which float16 holds exactly (from 2^-17 on; below, the error is at most 2^-25): half the memory to read,
 and the sums are those of float32. So on a CPU float32 weights that float16 holds are kept so, other float32 and
-bfloat16 weights are packed for oneDNN; float64, the precision of the proofs, is plain. Where a float32 product of few
-rows stands alone, such as the head, `prepare_few_rows` adds the native form (`paceline.native`).
+bfloat16 weights are packed for oneDNN; float64, the precision of the proofs, is plain. Where the native product applies
+(`paceline.native`), float32 products are that one, for any number of rows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paceline import native
+from paceline.models.int8 import rounded
 
-__all__ = ["MOST_ROWS", "Linear"]
-
-MOST_ROWS = 64
-"""Rows up to which the native products are used: beyond it torch is as fast, and a prompt is read once."""
+__all__ = ["Linear"]
 
 _HALF_STEP = 2.0**-25
 """Half the distance of the smallest float16 numbers: what rounding to float16 may change in a weight."""
@@ -40,24 +38,32 @@ class Linear(nn.Module):
 
     Computes in the precision of the weight: x of another one is rounded to it, and y comes back in that of x. Holds the
     weight as an ordinary parameter [out, in]; `prepare` adds the packed form for inference on a CPU.
+
+    Attributes:
+        int8_group: inputs that share a scale where the weight is rounded to int8 (`models.int8`), 0: it is not.
+        keeps_weight: the parameter is there after it was packed natively. Without it, memory holds the weight once; it
+            may be of a narrower type before, as its file has it, and is float32 without values afterwards.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
+        self.int8_group = 0
+        self.keeps_weight = True
         self._product: Callable[..., Tensor] = F.linear
         self._packed: tuple[object, ...] | None = None
         self._kept_as: torch.dtype | None = None
-        self._few_rows: native.Product | None = None
+        self._native: native.Product | None = None
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, in] -> [rows, out]."""
         if x.dtype != self.weight.dtype:
             return self.forward(x.to(self.weight.dtype)).to(x.dtype)
-        if self._few_rows is not None and x.shape[0] <= MOST_ROWS and not x.requires_grad:
-            return self._few_rows(x)
+        if self._native is not None and not x.requires_grad:
+            return self._native(x)
         if self._packed is None or x.requires_grad:  # the packed products have no gradient
+            assert not self.weight.is_meta, "torch has to compute this, and its weight was given back"
             return F.linear(x, self.weight, self.bias)
         product: Tensor = self._product(x, *self._packed)
         return product
@@ -66,18 +72,32 @@ class Linear(nn.Module):
     __call__ = forward
 
     @property
+    def native(self) -> bool:
+        """Whether it computes natively, once it is packed."""
+        return not self.keeps_weight or native.applies_to(self.weight)
+
+    @property
     def read_bytes(self) -> int:
-        """What one product of few rows reads of weight and bias, in the form they are kept in."""
+        """What one product reads of weight and bias, in the form they are kept in."""
         bias = 0 if self.bias is None else self.bias.nbytes
-        if self._few_rows is not None:
-            return self._few_rows.nbytes + bias
+        if self._native is not None:
+            return self._native.nbytes + bias
         return self.weight.numel() * (self._kept_as or self.weight.dtype).itemsize + bias
 
     def prepare(self) -> None:
         """Pack the weight where that is faster: float32 and bfloat16 on a CPU. Idempotent."""
-        weight, bias = self.weight.detach(), None if self.bias is None else self.bias.detach()
-        if weight.device.type != "cpu":
+        if self.weight.device.type != "cpu":
             return
+        if self.native:
+            self._native = native.Product(self.weight.float(), self.bias, self.int8_group)
+            self.was_packed()
+        else:
+            self._pack_for_torch()
+
+    def _pack_for_torch(self) -> None:
+        if self.int8_group:
+            self.weight = nn.Parameter(rounded(self.weight, self.int8_group), requires_grad=False)
+        weight, bias = self.weight.detach(), None if self.bias is None else self.bias.detach()
         if _held_by_half(weight):
             self._product = torch.ops.quantized.linear_dynamic_fp16.default
             self._packed = (torch.ops.quantized.linear_prepack_fp16(weight, bias),)
@@ -86,10 +106,10 @@ class Linear(nn.Module):
             self._product = torch.ops.mkldnn._linear_pointwise.default
             self._packed = (torch.ops.mkldnn._reorder_linear_weight(weight), bias, "none", [], "")
 
-    def prepare_few_rows(self) -> None:
-        """Pack the weight a second time, for products of few rows, where the native ones apply. Idempotent."""
-        if native.applies_to(self.weight):
-            self._few_rows = native.Product(self.weight, self.bias)
+    def was_packed(self) -> None:
+        """Give back a weight that is not to be kept."""
+        if not self.keeps_weight:
+            self.weight = nn.Parameter(torch.empty_like(self.weight, dtype=torch.float32, device="meta"), False)
 
 
 def _held_by_half(weight: Tensor) -> bool:

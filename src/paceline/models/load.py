@@ -10,12 +10,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from paceline import native
 from paceline.errors import CheckpointError, VocabularyMismatch
 from paceline.models.drafter import Drafter
 from paceline.models.drafter_spec import DRAFTERS, DrafterSpec, drafter_spec
@@ -56,7 +57,9 @@ def load_transformer(
     device: torch.device | str = "cpu",
     *,
     attention_dtype: torch.dtype | None = None,
+    int8_group: int = 0,
     trainable: bool = False,
+    keep_weights: bool = True,
 ) -> Transformer:
     """The Transformer of a checkpoint.
 
@@ -65,7 +68,9 @@ def load_transformer(
         dtype: of all weights; None takes the embedding's in the file.
         attention_dtype: of norms, attention and what layers hand on, where it is not `dtype` (`models.precision`).
         device: where the weights go.
+        int8_group: inputs that share a scale where the weights of products are rounded to int8; 0: they are not.
         trainable: keep the parameters trainable and the modules plain, instead of `prepare`d.
+        keep_weights: beside what passes over caches need; without them, nothing else can be computed.
 
     Raises:
         CheckpointError: missing, truncated, unsafe, unsupported or inconsistent; see `paceline.errors`.
@@ -75,7 +80,7 @@ def load_transformer(
     with _Unfilled():
         model = Transformer(spec)
     dtype = dtype or state["embed.weight"].dtype
-    _fill(model, state, dtype, attention_dtype or dtype, device)
+    _fill(model, state, _Form(dtype, attention_dtype or dtype, torch.device(device), int8_group, keep_weights))
     if spec.tied_head:
         # Filling made two parameters of the one tensor.
         model.head.weight = nn.Parameter(model.embed.weight)
@@ -91,12 +96,15 @@ def load_drafter(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     *,
+    int8_group: int = 0,
     trainable: bool = False,
+    keep_weights: bool = True,
 ) -> Drafter:
     """The DFlash drafter of a checkpoint for `target`, whose embedding and head it uses.
 
-    `dtype` and `device` are the target's unless given. Warns where the configuration names no layers to tap. A
-    vocabulary that differs beyond padding shows only with a tokenizer: `shared_vocabulary`.
+    `dtype` and `device` are the target's unless given; the rest is as in `load_transformer`. Warns where the
+    configuration names no layers to tap. A vocabulary that differs beyond padding shows only with a tokenizer:
+    `shared_vocabulary`.
 
     Raises:
         CheckpointError: as `load_transformer`, or made for another target; names both values.
@@ -114,8 +122,8 @@ def load_drafter(
     state = fuse(read_tensors(folder), spec)
     with _Unfilled():
         drafter = Drafter(spec, target)
-    dtype = dtype or lent.dtype
-    _fill(drafter, state, dtype, dtype, device or lent.device)
+    dtype, device = dtype or lent.dtype, torch.device(device or lent.device)
+    _fill(drafter, state, _Form(dtype, dtype, device, int8_group, keep_weights))
     if not trainable:
         prepare(drafter)
     return drafter
@@ -173,20 +181,43 @@ class _Unfilled(TorchFunctionMode):
         return func(*args, **{**(kwargs or {}), **meta})
 
 
-def _fill(
-    module: Transformer | Drafter,
-    state: dict[str, Tensor],
-    dtype: torch.dtype,
-    norm_dtype: torch.dtype,
-    device: torch.device | str,
-) -> None:
+class _Form(NamedTuple):
+    """How the tensors of a checkpoint become parameters.
+
+    Attributes:
+        norm_dtype: of all but embedding and products.
+        int8_group, keep_weights: see `Linear`.
+    """
+
+    dtype: torch.dtype
+    norm_dtype: torch.dtype
+    device: torch.device
+    int8_group: int
+    keep_weights: bool
+
+    @property
+    def lean(self) -> bool:
+        """Weights of products are converted as they are packed, one by one, and given back."""
+        return not self.keep_weights and native.applies(self.dtype, self.device)
+
+
+def _fill(module: Transformer | Drafter, state: dict[str, Tensor], form: _Form) -> None:
     """Make the tensors of `state` the parameters of a module that was built without memory. Empties `state`."""
-    wholes = {name for name, child in module.named_modules() if isinstance(child, Linear | nn.Embedding)}
+    products = {name: child for name, child in module.named_modules() if isinstance(child, Linear)}
+    wholes = {name for name, child in module.named_modules() if isinstance(child, nn.Embedding)} | products.keys()
     converted: dict[str, Tensor] = {}
     while state:  # one by one, so that a model is not held twice while it is converted
         name, tensor = state.popitem()
-        converted[name] = tensor.to(device, dtype if name.rpartition(".")[0] in wholes else norm_dtype)
+        owner, _, own = name.rpartition(".")
+        if form.int8_group and owner in products and not tensor.isfinite().all():
+            told = f"The checkpoint's {name} holds a number that is not finite."
+            raise CheckpointError(told, remedy="It cannot be rounded to int8; use another precision.")
+        dtype = form.dtype if owner in wholes else form.norm_dtype
+        as_it_is = form.lean and owner in products and own == "weight" and tensor.is_floating_point()
+        converted[name] = tensor if as_it_is else tensor.to(form.device, dtype)
     module.load_state_dict(converted, assign=True)
+    for product in products.values():
+        product.int8_group, product.keeps_weight = form.int8_group, not form.lean
     assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers(), module.rotary.frequencies))
 
 

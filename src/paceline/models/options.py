@@ -28,14 +28,16 @@ __all__ = [
 
 Method = Literal["auto", "ar", "dflash", "lookup", "diffusion", "apd"]
 
-Precision = Literal["exact", "mixed", "half"]
+Precision = Literal["exact", "mixed", "half", "int8", "int8-32"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 PROMISES = (
     "exact is float32: plain decoding's tokens, up to certified near-ties of 1e-4. mixed (products and drafter in "
     "bfloat16, the target's attention and norms in float32) and half (all in bfloat16): each token is plain "
     "decoding's own in the same precision, up to near-ties of its rounding; most of them are what exact gives "
-    "(docs/equality.md)."
+    "(docs/equality.md). int8 rounds the weights of all products to int8, with a scale for each output, int8-32 with "
+    "one for every 32 weights, and computes in float32: half the memory to read, plain decoding's tokens for these "
+    "weights (docs/native.md)."
 )
 """What equality each precision promises."""
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from paceline.models.attention import Attend
-from paceline.models.few_rows import FewRows, pack
 from paceline.models.linear import Linear
+from paceline.models.native_layers import NativeLayers, pack
 from paceline.models.norm import HeadNorm, RmsNorm
 from paceline.models.rotary import Rotary, Rotation, rotate
 from paceline.models.spec import Spec
@@ -61,6 +61,10 @@ class Layer(nn.Module):
         down: Tensor = self.down(F.silu(gate) * up)
         return x + down
 
+    def linears(self) -> tuple[Linear, ...]:
+        """Its products."""
+        return self.qkv, self.out, self.gate_up, self.down
+
     def project(self, x: Tensor, turn: Rotation) -> tuple[Tensor, Tensor, Tensor]:
         """Normed, rotated queries and keys, and values: each [rows, its heads, head_dim]."""
         projected = self.qkv(x).view(x.shape[0], -1, self.head_dim)
@@ -95,7 +99,7 @@ class Transformer(nn.Module):
         self.norm = RmsNorm(spec.hidden_size, spec.norm_eps)
         self.head = Linear(spec.hidden_size, spec.vocab_size)
         self.rotary = Rotary(spec.rope, spec.head_dim)
-        self._few_rows: FewRows | None = None
+        self._native: NativeLayers | None = None
         initialize(self)
         if spec.tied_head:
             self.head.weight = cast(nn.Parameter, self.embed.weight)
@@ -115,8 +119,8 @@ class Transformer(nn.Module):
         """
         x = self.embed(tokens).to(self.dtype)
         turn = self.rotary(positions, x.dtype)
-        if self._few_rows is not None:
-            found = self._few_rows(x, turn, attend, taps)
+        if self._native is not None:
+            found = self._native(x, turn, attend, taps)
             if found is not None:
                 return Output(*found)
         tapped: dict[int, Tensor] = {}
@@ -131,14 +135,13 @@ class Transformer(nn.Module):
 
     @property
     def packed_bytes(self) -> int:
-        """What a native pass of few rows reads of the layers' weights; 0 where torch computes it."""
-        return 0 if self._few_rows is None else self._few_rows.read_bytes
+        """What a native pass reads of the layers' weights; 0 where torch computes it."""
+        return 0 if self._native is None else self._native.read_bytes
 
     def prepare(self) -> None:
-        """Tabulate the rotations, and pack layers and head for passes of few rows. Idempotent."""
+        """Tabulate the rotations, and pack the layers where passes are native."""
         self.rotary.tabulate(self.spec.context_tokens, self.norm.weight)
-        self._few_rows = pack(cast(list[Layer], list(self.layers)), self.norm, self.spec)
-        self.head.prepare_few_rows()
+        self._native = pack(cast(list[Layer], list(self.layers)), self.norm, self.spec)
 
 
 def initialize(module: nn.Module) -> None:
@@ -151,8 +154,9 @@ def initialize(module: nn.Module) -> None:
 def prepare(module: nn.Module) -> None:
     """Freeze `module` for inference and switch it to the fast forms of this machine.
 
-    Children and parameters also become plain attributes: the search of nn.Module for them takes a twelfth of the time
-    of a one-row pass of the bundled model.
+    From the outside in, as a module may pack what its children hold, and they then give it back. Children and
+    parameters also become plain attributes: the search of nn.Module for them takes a twelfth of the time of a one-row
+    pass of the bundled model.
     """
     module.eval().requires_grad_(False)
     for child in list(module.modules()):

@@ -1,4 +1,4 @@
-"""The forward pass of few rows on a CPU, in C++: one call instead of a few hundred small kernels.
+"""The forward pass on a CPU, in C++: one call instead of a few hundred small kernels.
 
 Optional: without the extension, or where it does not apply, torch computes the same up to rounding, and is its oracle.
 Knows tensors and caches, and nothing of models.
@@ -7,9 +7,9 @@ Knows tensors and caches, and nothing of models.
 from __future__ import annotations
 
 from paceline.native.drawing import drawn, ranked
-from paceline.native.extension import VARIABLE, applies_to, instruction_sets, instructions, why_not
+from paceline.native.extension import VARIABLE, applies, applies_to, instruction_sets, instructions, why_not
 from paceline.native.growth import grown
-from paceline.native.network import LayerWeights, Network, Rows
+from paceline.native.network import LayerWeights, Network, Rows, Sizes
 from paceline.native.product import Product
 
 __all__ = [
@@ -18,6 +18,8 @@ __all__ = [
     "Network",
     "Product",
     "Rows",
+    "Sizes",
+    "applies",
     "applies_to",
     "drawn",
     "grown",

@@ -14,7 +14,7 @@ class Pool:
     def threads(self) -> int: ...
 
 class Linear:
-    def __init__(self, pool: Pool, instructions: str, weight: Tensor, bias: Tensor | None) -> None: ...
+    def __init__(self, pool: Pool, instructions: str, weight: Tensor, bias: Tensor | None, group: int) -> None: ...
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None: ...
     @property
     def nbytes(self) -> int: ...
@@ -58,13 +58,13 @@ class Network:
         self,
         pool: Pool,
         instructions: str,
-        heads: int,
-        kv_heads: int,
-        head_dim: int,
+        sizes: tuple[int, int, int, int],
         eps: float,
-        layers: Sequence[Layer],
         norm: Tensor,
+        layers: int,
+        group: int,
     ) -> None: ...
+    def add(self, layer: Layer) -> None: ...
     def run(
         self,
         x: NDArray[Any],

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 
     from paceline.native._native import Pool
 
-__all__ = ["VARIABLE", "applies_to", "array", "extension", "instruction_sets", "instructions", "pool", "why_not"]
+__all__ = [
+    "VARIABLE",
+    "applies",
+    "applies_to",
+    "array",
+    "extension",
+    "instruction_sets",
+    "instructions",
+    "pool",
+    "why_not",
+]
 
 VARIABLE = "PACELINE_NATIVE"
 """Environment variable: a lower instruction set than the best, or "off"."""
@@ -42,9 +52,14 @@ def why_not() -> str | None:
     return None
 
 
+def applies(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether this package computes in this precision and place: float32 on the CPU, and the extension is there."""
+    return dtype == torch.float32 and device.type == "cpu" and why_not() is None
+
+
 def applies_to(weight: Tensor) -> bool:
-    """Whether this package computes with such a weight: float32 on the CPU, and the extension is there."""
-    return weight.dtype == torch.float32 and weight.device.type == "cpu" and why_not() is None
+    """`applies` to where and what a weight is."""
+    return applies(weight.dtype, weight.device)
 
 
 def instruction_sets() -> tuple[str, ...]:

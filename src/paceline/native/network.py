@@ -1,4 +1,4 @@
-"""The layers of a Transformer on a flat batch of few rows, in one call.
+"""The layers of a Transformer on a flat batch of rows, in one call.
 
 Pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiGLU, then the final norm: what
 `models.transformer` does in torch, its oracle. Sums have a fixed order, so a row's result is the same to the bit
@@ -8,7 +8,7 @@ branch of its tree. Knows nothing of embedding, head and models.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from paceline.native.extension import array, extension, instructions, pool
 
-__all__ = ["LayerWeights", "Network", "Rows"]
+__all__ = ["LayerWeights", "Network", "Rows", "Sizes"]
 
 
 class LayerWeights(NamedTuple):
@@ -62,23 +62,34 @@ class Rows(NamedTuple):
     tree: tuple[int, ...] | None
 
 
+class Sizes(NamedTuple):
+    """What the shape of the final norm does not say of a network."""
+
+    layers: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    eps: float
+
+
 class Network:
-    """Layers and final norm; every weight is copied.
+    """Layers and final norm.
 
     Args:
-        layers: their tensors.
+        sizes: of all layers.
+        layers: their tensors, one after the other; each is copied before the next one is asked for.
         norm: weight of the final norm, [hidden].
-        heads, kv_heads, head_dim, eps: what shapes do not say.
+        group: inputs that share a scale, where weights are rounded to int8; 0: none is rounded.
     """
 
-    def __init__(
-        self, layers: Sequence[LayerWeights], norm: Tensor, heads: int, kv_heads: int, head_dim: int, eps: float
-    ) -> None:
+    def __init__(self, sizes: Sizes, layers: Iterable[LayerWeights], norm: Tensor, group: int = 0) -> None:
         native = extension()
-        packed = [native.Layer(*(_plain(tensor) for tensor in layer)) for layer in layers]
         self._native = native.Network(
-            pool(), instructions(), heads, kv_heads, head_dim, eps, packed, norm.detach().contiguous()
+            pool(), instructions(), tuple(sizes[1:5]), sizes.eps, _plain(norm), sizes.layers, group
         )
+        for layer in layers:
+            self._native.add(native.Layer(*map(_plain, layer)))
 
     @property
     def nbytes(self) -> int:

@@ -1,4 +1,4 @@
-"""y = x W^T + b for few rows, packed for the threads of this process. Knows nothing of what the rows mean."""
+"""y = x W^T + b, packed for the threads of this process. Knows nothing of what the rows mean."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ class Product:
 
     Kept as bfloat16 where that holds every weight exactly; all sums are float32, in the order of `in`, so a row's
     result depends on no other row.
+
+    Args:
+        group: inputs that share a scale, where the weight is rounded to int8; 0: it is not.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, group: int = 0) -> None:
         bias = None if bias is None else bias.detach().contiguous()
-        self._native = extension().Linear(pool(), instructions(), weight.detach().contiguous(), bias)
+        self._native = extension().Linear(pool(), instructions(), weight.detach().contiguous(), bias, group)
         self._out = weight.shape[0]
 
     @property

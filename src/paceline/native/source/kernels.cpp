@@ -21,16 +21,25 @@ namespace paceline::SET {
 
 namespace {
 
-std::size_t line_bytes(Storage storage) { return storage == Storage::bfloat16 ? Bfloat16::bytes : Float32::bytes; }
+template <class Call>
+auto with_format(Storage storage, const Call& call) {
+    switch (storage) {
+        case Storage::float32: return call(Float32{});
+        case Storage::bfloat16: return call(Bfloat16{});
+        default: return call(Int8{});
+    }
+}
+
+std::size_t bytes_of_panel(Storage storage, long depth, long group) {
+    return with_format(storage, [&]<class S>(S) { return panel_bytes<S>(depth, group); });
+}
 
 void pack(const Source& source, long first, long last, std::byte* to) {
-    const auto write = source.storage == Storage::bfloat16 ? pack_as<Bfloat16> : pack_as<Float32>;
-    write(source, first, last, to);
+    with_format(source.storage, [&]<class S>(S) { pack_as<S>(source, first, last, to); });
 }
 
 void multiply(const Product& product) {
-    const auto run = product.part.storage == Storage::bfloat16 ? multiply_as<Bfloat16> : multiply_as<Float32>;
-    run(product);
+    with_format(product.part.storage, [&]<class S>(S) { multiply_as<S>(product); });
 }
 
 }  // namespace
@@ -39,7 +48,7 @@ void multiply(const Product& product) {
 #define TEXT(name) TEXT_OF(name)
 
 const Kernels& kernels() {
-    static constexpr Kernels table{TEXT(SET), kColumns, line_bytes, pack, multiply, norm, rotate, gate, attend,
+    static constexpr Kernels table{TEXT(SET), kColumns, bytes_of_panel, pack, multiply, norm, rotate, gate, attend,
                                    choose, rank, scratch_of};
     return table;
 }

@@ -12,8 +12,9 @@
 
 namespace paceline {
 
-// How weights are kept. bfloat16 only where it holds the float32 weights exactly; sums are float32 either way.
-enum class Storage : uint8_t { float32, bfloat16 };
+// How weights are kept. bfloat16 only where it holds the float32 weights exactly; int8 rounds them, so many of an output
+// sharing a scale. Sums are float32 in each.
+enum class Storage : uint8_t { float32, bfloat16, int8 };
 
 // All rows in memory are this many floats apart, or a multiple: two vectors of the widest set.
 constexpr long kPad = 32;
@@ -31,14 +32,14 @@ struct Rows {
 struct Part {
     const std::byte* lines;
     const float* bias;  // of every output of these panels, zeros behind the last; null: none
-    long depth;
+    long depth, group;   // inputs that share a scale, all where there is none
     long first, last;
     Storage storage;
 };
 
 struct Source {
     const float* weight;  // [columns, depth], as torch keeps it
-    long depth, columns;
+    long depth, group, columns;
     Storage storage;
 };
 
@@ -80,7 +81,7 @@ struct Draw {
 struct Kernels {
     const char* name;
     long columns;  // of a panel
-    std::size_t (*line_bytes)(Storage);
+    std::size_t (*panel_bytes)(Storage, long depth, long group);
     void (*pack)(const Source&, long first, long last, std::byte* to);
     void (*multiply)(const Product&);
     void (*norm)(const float* x, const float* weight, long size, float eps, float* y);

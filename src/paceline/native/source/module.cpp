@@ -8,6 +8,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "drawing.h"
 #include "instructions.h"
 #include "network.h"
@@ -38,15 +41,25 @@ void demand(bool held, const char* told) {
 // An argument that is what it has to be, or an error: nanobind would copy and convert others, and results with them.
 auto given(const char* name) { return nb::arg(name).noconvert(); }
 
+Matrix matrix(const Input<2>& weight, const std::optional<Input<1>>& bias, long columns, long depth, long group) {
+    demand(long(weight.shape(0)) == columns && long(weight.shape(1)) == depth, "A weight does not have its shape.");
+    demand(!bias || long(bias->shape(0)) == columns, "A bias does not have the size of its weight.");
+    demand(group >= 0, "group is negative.");
+    const float* end = weight.data() + columns * depth;
+    demand(!group || std::all_of(weight.data(), end, [](float w) { return std::isfinite(w); }),
+           "A weight that is to be rounded is not finite.");
+    return {weight.data(), bias ? bias->data() : nullptr, columns, depth, std::min(group, std::max(depth, 1L))};
+}
+
 class Linear {
   public:
     Linear(std::shared_ptr<Pool> pool, const std::string& set, const Input<2>& weight,
-           const std::optional<Input<1>>& bias)
+           const std::optional<Input<1>>& bias, long group)
         : pool_(std::move(pool)), depth_(weight.shape(1)) {
-        demand(!bias || bias->shape(0) == weight.shape(0), "bias and weight differ in their number of outputs.");
-        const Matrix matrix{weight.data(), bias ? bias->data() : nullptr, long(weight.shape(0)), long(weight.shape(1))};
+        const std::vector matrices{matrix(weight, bias, weight.shape(0), depth_, group)};
         const nb::gil_scoped_release release;
-        weights_ = std::make_unique<Weights>(kernels_for(set), *pool_, std::vector{matrix});
+        weights_ = std::make_unique<Weights>(kernels_for(set), *pool_, matrices, 1);
+        weights_->add(matrices);
     }
 
     void multiply(const Input<2>& x, const Output<2>& y) const {
@@ -114,18 +127,12 @@ struct LayerTensors {
     std::optional<Input<1>> qkv_bias, out_bias, gate_up_bias, down_bias;
 };
 
-Matrix matrix(const Input<2>& weight, const std::optional<Input<1>>& bias, long columns, long depth) {
-    demand(long(weight.shape(0)) == columns && long(weight.shape(1)) == depth, "A weight does not have its shape.");
-    demand(!bias || long(bias->shape(0)) == columns, "A bias does not have the size of its weight.");
-    return {weight.data(), bias ? bias->data() : nullptr, columns, depth};
-}
-
 const float* vector(const Input<1>& weight, long size) {
     demand(long(weight.shape(0)) == size, "The weight of a norm does not have its size.");
     return weight.data();
 }
 
-Layer checked(const LayerTensors& of, const Shape& shape) {
+Layer checked(const LayerTensors& of, const Shape& shape, long group) {
     const long width = shape.heads * shape.dim, all = width + 2 * shape.kv_heads * shape.dim;
     demand(of.query_norm.has_value() == of.key_norm.has_value(), "query_norm and key_norm go together.");
     return {
@@ -133,10 +140,10 @@ Layer checked(const LayerTensors& of, const Shape& shape) {
         of.query_norm ? vector(*of.query_norm, shape.dim) : nullptr,
         of.key_norm ? vector(*of.key_norm, shape.dim) : nullptr,
         vector(of.mlp_norm, shape.hidden),
-        matrix(of.qkv, of.qkv_bias, all, shape.hidden),
-        matrix(of.out, of.out_bias, shape.hidden, width),
-        matrix(of.gate_up, of.gate_up_bias, 2 * shape.intermediate, shape.hidden),
-        matrix(of.down, of.down_bias, shape.hidden, shape.intermediate),
+        matrix(of.qkv, of.qkv_bias, all, shape.hidden, group),
+        matrix(of.out, of.out_bias, shape.hidden, width, group),
+        matrix(of.gate_up, of.gate_up_bias, 2 * shape.intermediate, shape.hidden, group),
+        matrix(of.down, of.down_bias, shape.hidden, shape.intermediate, group),
     };
 }
 
@@ -145,23 +152,30 @@ using SegmentTuple = std::tuple<Output<5>, long, long, std::optional<std::vector
 
 class CheckedNetwork {
   public:
-    CheckedNetwork(std::shared_ptr<Pool> pool, const std::string& set, long heads, long kv_heads, long dim, float eps,
-                   const std::vector<LayerTensors>& tensors, const Input<1>& norm) {
-        demand(!tensors.empty(), "There are no layers.");
+    CheckedNetwork(std::shared_ptr<Pool> pool, const std::string& set, const std::tuple<long, long, long, long>& sizes,
+                   float eps, const Input<1>& norm, long layers, long group)
+        : group_(group) {
+        const auto [intermediate, heads, kv_heads, dim] = sizes;
+        const Shape shape{long(norm.shape(0)), intermediate, heads, kv_heads, dim, eps};
+        demand(layers > 0, "There are no layers.");
         demand(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "heads is not a multiple of kv_heads.");
         demand(dim > 0 && dim % 2 == 0, "head_dim is not even.");
-        const long intermediate = tensors[0].gate_up.shape(0) / 2;
-        const Shape shape{long(norm.shape(0)), intermediate, heads, kv_heads, dim, eps};
         demand(shape.hidden > 0 && intermediate > 0, "A matrix is empty.");
-        std::vector<Layer> layers;
-        for (const LayerTensors& layer : tensors) layers.push_back(checked(layer, shape));
         const nb::gil_scoped_release release;
-        network_ = std::make_unique<Network>(kernels_for(set), std::move(pool), shape, layers, norm.data());
+        network_ = std::make_unique<Network>(kernels_for(set), std::move(pool), shape, norm.data(), layers);
+    }
+
+    void add(const LayerTensors& tensors) {
+        demand(!network_->complete(), "There are more layers than were announced.");
+        const Layer layer = checked(tensors, network_->shape(), group_);
+        const nb::gil_scoped_release release;
+        network_->add(layer);
     }
 
     void run(const Input<2>& x, const Input<2>& cos, const Input<2>& sin, const std::vector<SegmentTuple>& tuples,
              const std::vector<bool>& causal, const std::vector<std::optional<int64_t>>& windows,
              const std::vector<long>& taps, const Output<2>& hidden, const std::optional<Output<2>>& features) {
+        demand(network_->complete(), "Layers are missing.");
         const Shape& shape = network_->shape();
         const auto is = [rows = x.shape(0)](const auto& array, long columns) {
             return array.shape(0) == rows && long(array.shape(1)) == columns;
@@ -216,6 +230,7 @@ class CheckedNetwork {
         return reach;
     }
 
+    const long group_;
     std::unique_ptr<Network> network_;
 };
 
@@ -227,8 +242,9 @@ NB_MODULE(_native, module) {
         .def(nb::init<int>(), "threads"_a)
         .def_prop_ro("threads", &Pool::threads);
     nb::class_<Linear>(module, "Linear")
-        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const Input<2>&, const std::optional<Input<1>>&>(),
-             "pool"_a, "instructions"_a, given("weight"), given("bias").none())
+        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const Input<2>&, const std::optional<Input<1>>&,
+                      long>(),
+             "pool"_a, "instructions"_a, given("weight"), given("bias").none(), "group"_a)
         .def("multiply", &Linear::multiply, given("x"), given("y"))
         .def_prop_ro("nbytes", &Linear::bytes);
     nb::class_<CheckedDrawing>(module, "Drawing")
@@ -244,9 +260,10 @@ NB_MODULE(_native, module) {
              given("qkv"), given("out"), given("gate_up"), given("down"), given("qkv_bias").none(),
              given("out_bias").none(), given("gate_up_bias").none(), given("down_bias").none());
     nb::class_<CheckedNetwork>(module, "Network")
-        .def(nb::init<std::shared_ptr<Pool>, const std::string&, long, long, long, float,
-                      const std::vector<LayerTensors>&, const Input<1>&>(),
-             "pool"_a, "instructions"_a, "heads"_a, "kv_heads"_a, "head_dim"_a, "eps"_a, "layers"_a, given("norm"))
+        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const std::tuple<long, long, long, long>&, float,
+                      const Input<1>&, long, long>(),
+             "pool"_a, "instructions"_a, "sizes"_a, "eps"_a, given("norm"), "layers"_a, "group"_a)
+        .def("add", &CheckedNetwork::add, "layer"_a)
         .def("run", &CheckedNetwork::run, given("x"), given("cos"), given("sin"), given("segments"), "causal"_a,
              "windows"_a, "taps"_a, given("hidden"), given("features").none())
         .def_prop_ro("nbytes", &CheckedNetwork::bytes);

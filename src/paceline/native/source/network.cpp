@@ -10,19 +10,24 @@ namespace {
 // The matrices of a layer, in the order in which they are read.
 enum { kQkv, kOut, kGate, kUp, kDown, kMatrices };
 
-// Its norms, one after the other.
-enum { kAttentionNorm, kMlpNorm, kQueryNorm, kKeyNorm };
+std::vector<Matrix> matrices_of(const Layer& layer) {
+    const Matrix& both = layer.gate_up;
+    const long half = both.columns / 2;
+    const Matrix gate{both.weight, both.bias, half, both.depth, both.group};
+    const Matrix up{both.weight + half * both.depth, both.bias ? both.bias + half : nullptr, half, both.depth, both.group};
+    return {layer.qkv, layer.out, gate, up, layer.down};
+}
 
-std::vector<Matrix> matrices_of(const std::vector<Layer>& layers) {
-    std::vector<Matrix> matrices;
-    for (const Layer& layer : layers) {
-        const Matrix& both = layer.gate_up;
-        const long half = both.columns / 2;
-        const Matrix gate{both.weight, both.bias, half, both.depth};
-        const Matrix up{both.weight + half * both.depth, both.bias ? both.bias + half : nullptr, half, both.depth};
-        matrices.insert(matrices.end(), {layer.qkv, layer.out, gate, up, layer.down});
-    }
-    return matrices;
+// Of every layer, in the order of `matrices_of`.
+std::vector<Matrix> shapes_of(const Shape& of) {
+    const long width = of.heads * of.dim, all = width + 2 * of.kv_heads * of.dim;
+    const auto shape = [](long columns, long depth) { return Matrix{nullptr, nullptr, columns, depth, 0}; };
+    return {shape(all, of.hidden), shape(of.hidden, width), shape(of.intermediate, of.hidden),
+            shape(of.intermediate, of.hidden), shape(of.hidden, of.intermediate)};
+}
+
+std::vector<float> copied(const float* from, long count) {
+    return from ? std::vector<float>(from, from + count) : std::vector<float>();
 }
 
 }  // namespace
@@ -34,25 +39,14 @@ struct Network::Batch {
     std::vector<Item> items;
 };
 
-Network::Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape& shape,
-                 const std::vector<Layer>& layers, const float* norm)
-    : kernels_(kernels), pool_(std::move(pool)), shape_(shape), layers_(layers.size()) {
-    const long size = 2 * (shape.hidden + shape.dim);
-    norms_ = allocate<float>(layers_ * size + shape.hidden);
-    float* to = norms_.get();
-    const auto keep = [&](const float* from, long count) {
-        from ? std::copy_n(from, count, to) : std::fill_n(to, count, 1.0f);
-        to += count;
-    };
-    for (const Layer& layer : layers) {
-        keep(layer.attention_norm, shape.hidden);
-        keep(layer.mlp_norm, shape.hidden);
-        keep(layer.query_norm, shape.dim);
-        keep(layer.key_norm, shape.dim);
-        has_head_norm_.push_back(layer.query_norm != nullptr);
-    }
-    keep(norm, shape.hidden);
-    weights_ = std::make_unique<Weights>(kernels, *pool_, matrices_of(layers));
+Network::Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape& shape, const float* norm, long layers)
+    : kernels_(kernels), pool_(std::move(pool)), shape_(shape), layers_(layers),
+      weights_(kernels, *pool_, shapes_of(shape), layers), norm_(copied(norm, shape.hidden)) {}
+
+void Network::add(const Layer& layer) {
+    norms_.push_back({copied(layer.attention_norm, shape_.hidden), copied(layer.mlp_norm, shape_.hidden),
+                      copied(layer.query_norm, shape_.dim), copied(layer.key_norm, shape_.dim)});
+    weights_.add(matrices_of(layer));
 }
 
 void Network::run(const Pass& pass) {
@@ -72,14 +66,14 @@ void Network::run(const Pass& pass) {
 void Network::layer(const Pass& pass, const Batch& batch, long index, int thread) {
     const auto rows_in = [&](const Block<float>& of, long size) { return Rows{of.get(), padded(size), batch.rows}; };
     const auto multiply = [&](long which, const Rows& x, const Rows& y, bool add) {
-        weights_->multiply(kMatrices * index + which, thread, x, y, y.stride, add);
+        weights_.multiply(kMatrices * index + which, thread, x, y, y.stride, add);
     };
     const Rows x = rows_in(x_, shape_.hidden), normed = rows_in(normed_[thread], shape_.hidden);
     const Rows gates = rows_in(gates_, shape_.intermediate), ups = rows_in(ups_, shape_.intermediate);
     const Rows inner = rows_in(inner_, shape_.intermediate);
     const long width = shape_.heads * shape_.dim;
 
-    norm_rows(norm_of(index, kAttentionNorm), batch.rows, thread);
+    norm_rows(norms_[index].attention, batch.rows, thread);
     multiply(kQkv, normed, rows_in(qkv_, width + 2 * shape_.kv_heads * shape_.dim), false);
     pool_->meet();
     turn(pass, batch, index, thread);
@@ -88,12 +82,12 @@ void Network::layer(const Pass& pass, const Batch& batch, long index, int thread
     pool_->meet();
     multiply(kOut, rows_in(attended_, width), x, true);
     pool_->meet();
-    norm_rows(norm_of(index, kMlpNorm), batch.rows, thread);
+    norm_rows(norms_[index].mlp, batch.rows, thread);
     multiply(kGate, normed, gates, false);
     multiply(kUp, normed, ups, false);
-    const long matrix = kMatrices * index + kGate, first = weights_->first(matrix, thread);
+    const long matrix = kMatrices * index + kGate, first = weights_.first(matrix, thread);
     for (long row = 0, at = first; row < batch.rows; ++row, at += gates.stride)
-        kernels_.gate(gates.at + at, ups.at + at, weights_->last(matrix, thread) - first, inner.at + at);
+        kernels_.gate(gates.at + at, ups.at + at, weights_.last(matrix, thread) - first, inner.at + at);
     pool_->meet();
     multiply(kDown, inner, x, true);
     pool_->meet();
@@ -119,9 +113,9 @@ void Network::turn(const Pass& pass, const Batch& batch, long index, int thread)
                     continue;
                 }
             }
-            const float* weight = norm_of(index, which < shape_.heads ? kQueryNorm : kKeyNorm);
-            if (has_head_norm_[index]) kernels_.norm(from, weight, dim, shape_.eps, head);
-            else std::copy_n(from, dim, head);
+            const std::vector<float>& weight = which < shape_.heads ? norms_[index].query : norms_[index].key;
+            if (weight.empty()) std::copy_n(from, dim, head);
+            else kernels_.norm(from, weight.data(), dim, shape_.eps, head);
             kernels_.rotate(head, pass.cos + row * dim, pass.sin + row * dim, dim, to);
         }
     }
@@ -161,10 +155,9 @@ void Network::tap(const Pass& pass, const Batch& batch, long index, int thread) 
 
 void Network::finish(const Pass& pass, const Batch& batch, int thread) {
     const long hidden = shape_.hidden, taps = pass.taps.size(), threads = pool_->threads();
-    const float* weight = norms_.get() + 2 * layers_ * (hidden + shape_.dim);
     for (long row = batch.rows * thread / threads; row < batch.rows * (thread + 1) / threads; ++row) {
         float* to = pass.hidden + row * hidden;
-        kernels_.norm(x_.get() + row * padded(hidden), weight, hidden, shape_.eps, to);
+        kernels_.norm(x_.get() + row * padded(hidden), norm_.data(), hidden, shape_.eps, to);
         for (long at = 0; at < taps; ++at)
             if (pass.taps[at] == layers_ - 1) std::copy_n(to, hidden, pass.features + (row * taps + at) * hidden);
     }
@@ -195,15 +188,10 @@ Network::Batch Network::batch_of(const Pass& pass) const {
 }
 
 // Every thread norms all rows for itself, which is cheaper than to wait for what others normed.
-void Network::norm_rows(const float* weight, long rows, int thread) {
+void Network::norm_rows(const std::vector<float>& weight, long rows, int thread) {
     const long wide = padded(shape_.hidden);
     for (long row = 0; row < rows; ++row)
-        kernels_.norm(x_.get() + row * wide, weight, shape_.hidden, shape_.eps, normed_[thread].get() + row * wide);
-}
-
-const float* Network::norm_of(long layer, long which) const {
-    const long hidden = shape_.hidden, dim = shape_.dim, starts[] = {0, hidden, 2 * hidden, 2 * hidden + dim};
-    return norms_.get() + layer * 2 * (hidden + dim) + starts[which];
+        kernels_.norm(x_.get() + row * wide, weight.data(), shape_.hidden, shape_.eps, normed_[thread].get() + row * wide);
 }
 
 void Network::reserve(long rows, long longest) {

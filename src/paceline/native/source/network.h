@@ -4,6 +4,7 @@
 // torch, which is the oracle. Does not know embeddings and heads, nor where weights come from.
 #pragma once
 
+#include <mutex>
 #include <vector>
 
 #include "kernels.h"
@@ -43,13 +44,16 @@ struct Pass {
 
 class Network {
   public:
-    // Everything is copied.
-    Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape& shape, const std::vector<Layer>& layers,
-            const float* norm);
+    // Everything is copied. Has no layers yet, and room for so many.
+    Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape& shape, const float* norm, long layers);
+
+    // Packs the next layer.
+    void add(const Layer& layer);
 
     const Shape& shape() const { return shape_; }
     long layers() const { return layers_; }
-    std::size_t bytes() const { return weights_->bytes(); }
+    bool complete() const { return long(norms_.size()) == layers_; }
+    std::size_t bytes() const { return weights_.bytes(); }
 
     // The value of a row depends on nothing but itself and what it sees: see kernels.h.
     void run(const Pass& pass);
@@ -63,6 +67,9 @@ class Network {
         std::vector<Visibility> kinds;  // of every kind of layer
         long start;                     // the segment's first row in the batch
     };
+    struct Norms {
+        std::vector<float> attention, mlp, query, key;  // empty: the layer does not have it
+    };
     struct Batch;
 
     void layer(const Pass& pass, const Batch& batch, long index, int thread);
@@ -72,17 +79,16 @@ class Network {
     void finish(const Pass& pass, const Batch& batch, int thread);
     Batch batch_of(const Pass& pass) const;
     void reserve(long rows, long longest);
-    void norm_rows(const float* weight, long rows, int thread);
-    const float* norm_of(long layer, long which) const;
+    void norm_rows(const std::vector<float>& weight, long rows, int thread);
 
     const Kernels& kernels_;
     std::shared_ptr<Pool> pool_;
     std::mutex mutex_;  // of the scratch memory
     const Shape shape_;
     const long layers_;
-    Block<float> norms_;
-    std::vector<bool> has_head_norm_;
-    std::unique_ptr<Weights> weights_;
+    Weights weights_;
+    std::vector<float> norm_;
+    std::vector<Norms> norms_;  // of every layer
     long rows_ = 0, longest_ = 0;
     Block<float> x_, qkv_, attended_, gates_, ups_, inner_;
     std::vector<Block<float>> normed_, scores_, head_;  // of every thread

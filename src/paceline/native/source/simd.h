@@ -3,6 +3,7 @@
 // Only for kernels.cpp, which defines SET, the namespace, and LANES.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -61,6 +62,20 @@ INLINE Vector fma(Vector a, Vector b, Vector c) {
     return vfmaq_f32(c, a, b);
 #else
     return a * b + c;
+#endif
+}
+
+// W int8 as numbers. The compiler's own conversion goes one by one. (maskz, as GCC warns of what the plain forms leave
+// undefined on purpose.)
+INLINE Vector widen(const std::byte* codes) {
+#if defined(__AVX512F__)
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+    return _mm512_maskz_cvtepi32_ps(0xffff, _mm512_maskz_cvtepi8_epi32(0xffff, bytes));
+#elif defined(__AVX2__)
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes))));
+#else
+    typedef int8_t Bytes __attribute__((vector_size(W)));
+    return __builtin_convertvector(load<Bytes>(codes), Vector);
 #endif
 }
 

@@ -9,6 +9,7 @@ namespace {
 
 // Released checkpoints are bfloat16 nearly always: half the memory to read, and the same sums.
 Storage storage_of(const Matrix& matrix) {
+    if (matrix.group) return Storage::int8;
     const float* end = matrix.weight + matrix.columns * matrix.depth;
     const bool held = std::all_of(matrix.weight, end, [](float w) { return (std::bit_cast<uint32_t>(w) & 0xffff) == 0; });
     return held ? Storage::bfloat16 : Storage::float32;
@@ -21,38 +22,59 @@ Block<float> padded_bias(const Matrix& matrix, long columns) {
     return bias;
 }
 
+// A thread's share of so many panels, in whole ones.
+long share(long panels, int thread, int threads) { return panels * thread / threads; }
+
 }  // namespace
 
-Weights::Weights(const Kernels& kernels, Pool& pool, const std::vector<Matrix>& matrices) : kernels_(kernels) {
+Weights::Weights(const Kernels& kernels, Pool& pool, const std::vector<Matrix>& shapes, long times)
+    : kernels_(kernels), pool_(pool) {
     const int threads = pool.threads();
-    std::vector<std::size_t> lengths(threads, 0);
-    std::vector<std::vector<std::size_t>> starts(threads);
-    for (const Matrix& matrix : matrices) {
-        const Storage storage = storage_of(matrix);
-        const long panels = (matrix.columns + kernels.columns - 1) / kernels.columns;
-        Packed packed{matrix.columns, padded_bias(matrix, panels * kernels.columns), {}};
-        for (int thread = 0; thread < threads; ++thread) {
-            const long first = panels * thread / threads, last = panels * (thread + 1) / threads;
-            const float* bias = packed.bias ? packed.bias.get() + first * kernels.columns : nullptr;
-            packed.parts.push_back({nullptr, bias, matrix.depth, first, last, storage});
-            starts[thread].push_back(lengths[thread]);
-            lengths[thread] += (last - first) * matrix.depth * kernels.line_bytes(storage);
+    for (int thread = 0; thread < threads; ++thread) {
+        std::size_t most = 0;
+        for (const Matrix& matrix : shapes) {
+            const long panels = (matrix.columns + kernels.columns - 1) / kernels.columns;
+            const long own = share(panels, thread + 1, threads) - share(panels, thread, threads);
+            most += own * kernels.panel_bytes(Storage::float32, matrix.depth, matrix.depth);
         }
-        matrices_.push_back(std::move(packed));
+        streams_.push_back({allocate<std::byte>(times * most)});
     }
-    for (std::size_t length : lengths) {
-        streams_.push_back(allocate<std::byte>(length));
-        bytes_ += length;
-    }
-    pool.run([&](int thread) {
+}
+
+void Weights::add(const std::vector<Matrix>& matrices) {
+    const std::size_t before = matrices_.size();
+    for (const Matrix& matrix : matrices) matrices_.push_back(placed(matrix));
+    pool_.run([&](int thread) {
         for (std::size_t i = 0; i < matrices.size(); ++i) {
-            Part& part = matrices_[i].parts[thread];
-            std::byte* lines = streams_[thread].get() + starts[thread][i];
-            part.lines = lines;
-            kernels.pack({matrices[i].weight, part.depth, matrices[i].columns, part.storage}, part.first, part.last,
-                         lines);
+            const Matrix& from = matrices[i];
+            const Part& part = matrices_[before + i].parts[thread];
+            kernels_.pack({from.weight, part.depth, part.group, from.columns, part.storage}, part.first, part.last,
+                          const_cast<std::byte*>(part.lines));
         }
     });
+}
+
+// Where its panels will be; nothing has been packed yet.
+Weights::Packed Weights::placed(const Matrix& matrix) {
+    const Storage storage = storage_of(matrix);
+    const long group = storage == Storage::int8 ? matrix.group : std::max(matrix.depth, 1L);
+    const long panels = (matrix.columns + kernels_.columns - 1) / kernels_.columns;
+    Packed packed{matrix.columns, padded_bias(matrix, panels * kernels_.columns), {}};
+    const int threads = pool_.threads();
+    for (int thread = 0; thread < threads; ++thread) {
+        const long first = share(panels, thread, threads), last = share(panels, thread + 1, threads);
+        const float* bias = packed.bias ? packed.bias.get() + first * kernels_.columns : nullptr;
+        Stream& stream = streams_[thread];
+        packed.parts.push_back({stream.lines.get() + stream.used, bias, matrix.depth, group, first, last, storage});
+        stream.used += (last - first) * kernels_.panel_bytes(storage, matrix.depth, group);
+    }
+    return packed;
+}
+
+std::size_t Weights::bytes() const {
+    std::size_t all = 0;
+    for (const Stream& stream : streams_) all += stream.used;
+    return all;
 }
 
 void Weights::multiply(std::size_t matrix, int thread, const Rows& x, const Rows& y, long columns, bool add) const {

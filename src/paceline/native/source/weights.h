@@ -14,15 +14,19 @@ struct Matrix {
     const float* weight;
     const float* bias;
     long columns, depth;
+    long group;  // inputs that share a scale, where weights are rounded to int8; 0: they are not
 };
 
 class Weights {
   public:
-    // The pool's threads pack what they will read.
-    Weights(const Kernels& kernels, Pool& pool, const std::vector<Matrix>& matrices);
+    // With room for so many matrices of these shapes, one after the other; what they turn out not to need is never touched.
+    Weights(const Kernels& kernels, Pool& pool, const std::vector<Matrix>& shapes, long times);
+
+    // Packs the next ones; each of the pool's threads what it will read.
+    void add(const std::vector<Matrix>& matrices);
 
     long columns(std::size_t matrix) const { return matrices_[matrix].columns; }
-    std::size_t bytes() const { return bytes_; }
+    std::size_t bytes() const;
 
     // What `thread` computes of x W^T + bias, written or added to y. y holds `columns` of every row: those of the
     // matrix, or all of its padded ones.
@@ -38,11 +42,17 @@ class Weights {
         Block<float> bias;
         std::vector<Part> parts;  // of every thread
     };
+    struct Stream {
+        Block<std::byte> lines;
+        std::size_t used = 0;
+    };
+
+    Packed placed(const Matrix& matrix);
 
     const Kernels& kernels_;
+    Pool& pool_;
     std::vector<Packed> matrices_;
-    std::vector<Block<std::byte>> streams_;
-    std::size_t bytes_ = 0;
+    std::vector<Stream> streams_;  // of every thread
 };
 
 }  // namespace paceline

@@ -1,0 +1,103 @@
+"""Which passes are native: those over caches, of a prepared float32 model; and what memory holds of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from compiled import Piece, filled, needs_native, packed, read
+from tiny import tiny_spec, tiny_transformer
+from torch import Tensor
+
+from paceline import native
+from paceline.models.attention import dense_attention
+from paceline.models.load import load_transformer
+from paceline.models.native_layers import NativeLayers
+from paceline.models.save import save_transformer
+from paceline.models.transformer import Transformer, prepare
+
+pytestmark = needs_native
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For every pass whether it was native."""
+    found: list[bool] = []
+    plain = NativeLayers.__call__
+
+    def counting(self: NativeLayers, *arguments: object) -> object:
+        output = plain(self, *arguments)  # type: ignore[arg-type]
+        found.append(output is not None)
+        return output
+
+    monkeypatch.setattr(NativeLayers, "__call__", counting)
+    return found
+
+
+def run(model: Transformer, rows: int) -> Tensor:
+    return read(model, [Piece([1] * rows, 3)], [filled(model, 3)]).hidden
+
+
+def test_any_number_of_rows_is_native(asked: list[bool]) -> None:
+    model = packed(tiny_spec())
+    for rows in (1, 64, 300):
+        run(model, rows)
+    assert asked == [True, True, True]
+
+
+def test_attention_without_a_cache_is_not(asked: list[bool]) -> None:
+    model = packed(tiny_spec())
+    with torch.inference_mode():
+        model(torch.tensor([1, 2]), torch.arange(2), dense_attention(1, (None, None)))
+    assert asked == [False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_precisions_are_not(dtype: torch.dtype, asked: list[bool]) -> None:
+    model = tiny_transformer(tiny_spec(), dtype=dtype)
+    prepare(model)
+    run(model, 1)
+    assert asked == []
+    assert model.packed_bytes == 0
+
+
+def test_a_plain_model_is_not(asked: list[bool]) -> None:
+    run(tiny_transformer(tiny_spec(), dtype=torch.float32), 1)
+    assert asked == []
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    save_transformer(tiny_transformer(tiny_spec(tied_head=True), dtype=torch.float32), tmp_path, torch.bfloat16)
+    return tmp_path
+
+
+@pytest.mark.parametrize("int8_group", [0, 5])
+def test_without_weights_a_pass_is_the_same(checkpoint: Path, int8_group: int) -> None:
+    kept = load_transformer(checkpoint, torch.float32, int8_group=int8_group)
+    lean = load_transformer(checkpoint, torch.float32, int8_group=int8_group, keep_weights=False)
+    assert lean.packed_bytes == kept.packed_bytes
+    hidden = [run(model, 9) for model in (kept, lean)]
+    assert torch.equal(*hidden)
+    assert torch.equal(kept.head(hidden[0]), lean.head(hidden[1]))
+
+
+def test_what_is_not_native_says_that_the_weights_were_given_back(checkpoint: Path) -> None:
+    lean = load_transformer(checkpoint, torch.float32, keep_weights=False)
+    with torch.inference_mode(), pytest.raises(AssertionError, match="given back"):
+        lean(torch.tensor([1, 2]), torch.arange(2), dense_attention(1, (None, None)))
+
+
+def test_memory_holds_a_weight_once(checkpoint: Path) -> None:
+    lean = load_transformer(checkpoint, torch.float32, keep_weights=False)
+    held = sum(parameter.numel() for parameter in lean.parameters() if not parameter.is_meta)
+    norms = sum(parameter.numel() for name, parameter in lean.named_parameters() if "norm" in name)
+    assert held == norms + lean.embed.weight.numel()
+
+
+def test_torch_keeps_what_it_has_to_compute_with(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(native.VARIABLE, "off")
+    plain = load_transformer(checkpoint, torch.float32, keep_weights=False)
+    assert not any(parameter.is_meta for parameter in plain.parameters())
+    run(plain, 9)
