@@ -91,7 +91,7 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
         ({"peers": ("vllm",)}, "peer is 'vllm'"),
         ({"peers": ("dflash-official", "transformers"), "temperatures": (1.0,)}, "temperature is 1.0.*dflash-official"),
         ({"peers": ("transformers",), "temperatures": (1.0,)}, "temperature is 1.0"),
-        ({"peers": ("transformers",), "precision": "mixed"}, "precision is 'mixed'.*exact or half"),
+        ({"peers": ("transformers",), "precision": "mixed"}, "precision is 'mixed'.*exact, half or int8"),
         ({"temperatures": (0.0, 1.0)}, "temperature is 0.0 and 1.0, without --sweep"),
         ({"settings": ("dflash",)}, r"settings is \('dflash',\), without --sweep.*Add --sweep"),
         ({"rescorer": "small"}, "rescorer is 'small', without --sweep"),
