@@ -61,6 +61,9 @@ def test_every_tensor_comes_back(folder: Path, kind: str, tmp_path: Path) -> Non
         if exact.ndim == 1 or kind == "f32":
             assert entry.tensor_type == types.F32
             assert np.array_equal(values, exact)
+        elif kind == "bf16":
+            assert entry.tensor_type == types.BF16
+            assert np.array_equal(values, torch.from_numpy(exact).bfloat16().float().numpy())
         elif kind == "f16" or exact.shape[-1] % 32:
             assert entry.tensor_type == types.F16
             assert np.array_equal(values, exact.astype(np.float16).astype(np.float32))
@@ -70,7 +73,7 @@ def test_every_tensor_comes_back(folder: Path, kind: str, tmp_path: Path) -> Non
             largest = np.abs(exact.reshape(-1, 32)).max(1, keepdims=True)
             assert (np.abs(values.reshape(-1, 32) - exact.reshape(-1, 32)) <= largest * half_step).all()
         seen.add(entry.tensor_type)
-    assert len(seen) == {"f32": 1, "f16": 2, "q8_0": 3}[kind], "each case has been met"
+    assert len(seen) == {"f32": 1, "f16": 2, "bf16": 2, "q8_0": 3}[kind], "each case has been met"
     counted = (tensor for name, tensor in found.items() if folder == TIED or name != "token_embd.weight")
     assert read_bytes == sum(int(tensor.n_bytes) for tensor in counted)
 

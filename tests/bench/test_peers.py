@@ -36,7 +36,7 @@ THEIR_WARNINGS = (
 
 @pytest.fixture
 def given() -> Given:
-    return Given(TARGET, DRAFTER, None, torch.float32, torch.device("cpu"), frozenset({7}), 40)
+    return Given(TARGET, DRAFTER, None, torch.float32, torch.device("cpu"), True, frozenset({7}), 40)
 
 
 @pytest.fixture
@@ -170,10 +170,12 @@ class ScriptedLlama:
     def generate(self, tokens: list[int], **settings: Any) -> Iterator[int]:
         assert settings == {"temp": 0.0, "repeat_penalty": 1.0}
         for step in range(1, 100):
+            if step == 1 or "draft_model" not in self.settings or step % 2 == 0:
+                self.eval([step])
             yield tokens[-1] + step
 
 
-@pytest.mark.parametrize("kind", ["f32", "f16", "q8_0"])
+@pytest.mark.parametrize("kind", ["f32", "f16", "bf16", "q8_0"])
 def test_llama_cpp_is_called_as_documented(kind: str, given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gguf")
     made: list[ScriptedLlama] = []
@@ -196,12 +198,23 @@ def test_llama_cpp_is_called_as_documented(kind: str, given: Given, monkeypatch:
     assert 0.0 < limited.prompt_seconds <= limited.total_seconds
 
 
+def test_tokens_of_a_pass_with_drafts_are_counted(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("gguf")
+    drafts = SimpleNamespace(LlamaPromptLookupDecoding=lambda: "by lookup")
+    monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(Llama=ScriptedLlama))
+    monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", drafts)
+    method = open_peers(("llama.cpp-f32-lookup",), given)["llama.cpp-f32-lookup"]
+    for _ in range(2):
+        sample = method.decode(Task("a", (1, 20), 6, 0))
+        assert (sample.tokens, sample.committed) == ((21, 22, 23, 24, 25, 26), (2, 2, 1))
+
+
 def test_llama_cpp_promises_nothing_in_half_precision_and_runs_on_a_cpu(
     given: Given, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("gguf")
     monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(Llama=ScriptedLlama))
-    half = open_peers(("llama.cpp-f32",), replace(given, dtype=torch.bfloat16))
+    half = open_peers(("llama.cpp-f32",), replace(given, dtype=torch.bfloat16, exact=False))
     assert not half["llama.cpp-f32"].lossless
     with pytest.raises(ConfigError, match="--device cpu"):
         open_peers(("llama.cpp-f32",), replace(given, device=torch.device("meta")))
@@ -228,7 +241,7 @@ def test_passes_of_llama_cpp_all_begin_behind_the_context(given: Given, monkeypa
 @pytest.mark.slow
 def test_llama_cpp_gives_the_same_tokens(options: DecodeBench) -> None:
     pytest.importorskip("llama_cpp")
-    names = ("llama.cpp-f32", "llama.cpp-f16", "llama.cpp-q8_0")
+    names = ("llama.cpp-f32", "llama.cpp-f16", "llama.cpp-bf16", "llama.cpp-q8_0")
     methods = bench_decode(replace(options, peers=names))["scenarios"]["custom"]
     assert methods["llama.cpp-f32"]["identical"]
     read = [methods[name]["bytes_per_pass"] for name in names]

@@ -15,7 +15,7 @@ from paceline.settings import Setting, check_ranges
 
 __all__ = ["PASS_PEERS", "KernelBench"]
 
-PASS_PEERS = tuple(peer for peer in PEERS if peer.startswith("llama.cpp-"))
+PASS_PEERS = tuple(peer for peer in PEERS if peer.startswith("llama.cpp-") and not peer.endswith("-lookup"))
 """Those whose passes can be timed one by one."""
 
 

@@ -135,6 +135,7 @@ def _given(folder: Path, most_rows: int) -> Given:
         assistant_folder=None,
         dtype=torch.float32,
         device=torch.device("cpu"),
+        exact=True,
         end_token_ids=frozenset(),
         most_tokens=CONTEXT_TOKENS + most_rows,
     )

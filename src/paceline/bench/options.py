@@ -42,7 +42,12 @@ PEERS = (
     "dflash-official",
     "llama.cpp-f32",
     "llama.cpp-f16",
+    "llama.cpp-bf16",
     "llama.cpp-q8_0",
+    "llama.cpp-f32-lookup",
+    "llama.cpp-f16-lookup",
+    "llama.cpp-bf16-lookup",
+    "llama.cpp-q8_0-lookup",
 )
 """Other programs that can run beside ours (see `bench.peers`)."""
 

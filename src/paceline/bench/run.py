@@ -132,6 +132,7 @@ def _given(
         assistant_folder=None if options.assistant is None else resolve(options.assistant),
         dtype=llm.model.dtype,
         device=llm.target.device,
+        exact=options.precision == "exact",
         end_token_ids=llm.end_token_ids,
         most_tokens=max(len(task.prompt) for found in tasks.values() for task in found) + options.max_tokens,
         temperature=options.temperature,

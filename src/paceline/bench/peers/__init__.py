@@ -39,4 +39,5 @@ def open_peers(names: Sequence[str], given: Given) -> dict[str, Method]:
 def _open(name: str, model: Any, given: Given) -> Method:
     if name in _ON_TRANSFORMERS:
         return _ON_TRANSFORMERS[name](model, given)
-    return llama_cpp(name.removeprefix("llama.cpp-"), given)
+    kind = name.removeprefix("llama.cpp-")
+    return llama_cpp(kind.removesuffix("-lookup"), given, drafts=kind.endswith("-lookup"))

@@ -1,9 +1,9 @@
 """A Qwen3 checkpoint and its tokenizer as a GGUF file, which llama.cpp reads. Written through the package `gguf`.
 
-Weights as float32, float16, or q8_0: 32 numbers of a row share one float16 scale, 8 bits each. Vectors stay float32;
-where 32 does not divide the rows of a matrix, it stays float16 in a q8_0 file. llama.cpp does not know our pattern for
-cutting text into words; the file names the nearest, qwen2. Peers are given token ids, so nothing depends on it.
-Does not know what the file is for.
+Weights as float32, float16, bfloat16, or q8_0: 32 numbers of a row share one float16 scale, 8 bits each. Vectors stay
+float32; where 32 does not divide the rows of a matrix, it stays float16 in a q8_0 file. llama.cpp does not know our
+pattern for cutting text into words; the file names the nearest, qwen2. Peers are given token ids, so nothing depends on
+it. Does not know what the file is for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from paceline.models.spec import Spec, transformer_spec
 
 __all__ = ["KINDS", "write_gguf"]
 
-KINDS = ("f32", "f16", "q8_0")
+KINDS = ("f32", "f16", "bf16", "q8_0")
 
 _ROW_BLOCK = 32
 """Numbers of a row that share a scale in q8_0."""
@@ -72,7 +72,8 @@ def _checked(spec: Spec) -> Spec:
 
 def _file_type(library: Any, kind: str) -> int:
     types = library.LlamaFileType
-    return int({"f32": types.ALL_F32, "f16": types.MOSTLY_F16, "q8_0": types.MOSTLY_Q8_0}[kind])
+    mostly = {"f16": types.MOSTLY_F16, "bf16": types.MOSTLY_BF16, "q8_0": types.MOSTLY_Q8_0}
+    return int(types.ALL_F32 if kind == "f32" else mostly[kind])
 
 
 def _write_sizes(writer: Any, spec: Spec) -> None:
@@ -138,4 +139,6 @@ def _tensors(library: Any, folder: Path, spec: Spec, kind: str) -> Iterator[tupl
 def _form(types: Any, tensor: Tensor, kind: str) -> Any:
     if kind == "f32" or tensor.dim() == 1:
         return types.F32
+    if kind == "bf16":
+        return types.BF16
     return types.F16 if kind == "f16" or tensor.shape[-1] % _ROW_BLOCK else types.Q8_0

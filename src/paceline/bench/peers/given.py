@@ -23,6 +23,7 @@ class Given:
         drafter_folder: its DFlash drafter, where there is one.
         assistant_folder: a smaller model of the same tokens, where the user named one.
         dtype, device: of the weights.
+        exact: our own target computes with the weights of its file in float32.
         end_token_ids: an answer ends behind the first of them.
         most_tokens: of the longest prompt and its answer together.
         temperature: of every request; above 0 only for a peer that samples.
@@ -33,6 +34,7 @@ class Given:
     assistant_folder: Path | None
     dtype: torch.dtype
     device: torch.device
+    exact: bool
     end_token_ids: frozenset[int]
     most_tokens: int
     temperature: float = 0.0

@@ -1,8 +1,9 @@
 """llama.cpp on the CPU, through llama-cpp-python: token ids in, token ids out, greedy, as many threads as we have.
 
-In f32 it keeps weights, activations and cache in float32 and promises the same text as plain decoding. f16 rounds the
-activations of every product to float16 and q8_0 rounds weights and activations to 8 bits; both keep llama.cpp's
-default cache, float16. They are other models, so nothing is promised. Knows nothing of our decoding.
+In f32 it keeps weights, activations and cache in float32 and promises the same text as plain decoding. f16 and bf16
+round the activations of every product to their precision and q8_0 rounds weights and activations to 8 bits; all keep
+llama.cpp's default cache, float16. They are other models, so nothing is promised. With drafts it looks them up in the
+prompt, as the binding offers. Knows nothing of our decoding.
 """
 
 from __future__ import annotations
@@ -29,8 +30,11 @@ _FLOAT32 = 0
 """Of ggml's types: the precision of a cache."""
 
 
-def llama_cpp(kind: str, given: Given) -> Method:
+def llama_cpp(kind: str, given: Given, drafts: bool = False) -> Method:
     """llama.cpp on the target written as `kind` (`gguf_file.KINDS`). It is in memory when this returns; no file stays.
+
+    Args:
+        drafts: with drafts that are looked up in the text so far, its own way to read several tokens at once.
 
     Raises:
         ConfigError: llama-cpp-python or gguf is not installed, or we do not run on a CPU.
@@ -39,23 +43,52 @@ def llama_cpp(kind: str, given: Given) -> Method:
     if given.device.type != "cpu":
         remedy = "Add --device cpu."
         raise ConfigError(f"The peer llama.cpp runs on the CPU, we on {given.device}.", remedy=remedy, param="device")
-    model, read_bytes = _opened(kind, given)
+    model, read_bytes = _opened(kind, given, **(_lookup() if drafts else {}))
+    passes = _counted(model)
     ends = given.end_token_ids
 
     def decode(task: Task) -> Sample:
         started = time.perf_counter()
         model.reset()  # else it would skip what the cache still holds of the same prompt
+        passes.clear()
+        committed: list[int] = []
         tokens: list[int] = []
         first = 0.0
         for token in islice(model.generate(list(task.prompt), temp=0.0, repeat_penalty=1.0), task.max_tokens):
             first = first or time.perf_counter() - started
             tokens.append(token)
+            committed += [0] * (len(passes) - len(committed))
+            committed[-1] += 1
             if token in ends:
                 break
         total = time.perf_counter() - started
-        return Sample(tuple(tokens), (1,) * (len(tokens) - 1), first, 0.0, total - first, total)
+        return Sample(tuple(tokens), _behind_the_first(committed), first, 0.0, total - first, total)
 
-    return Method(decode, read_bytes, lossless=kind == "f32" and given.dtype == torch.float32)
+    return Method(decode, read_bytes, lossless=kind == "f32" and given.exact)
+
+
+def _lookup() -> dict[str, Any]:
+    speculative = peer_library("llama_cpp.llama_speculative", "pip install 'paceline[peers]'")
+    return {"draft_model": speculative.LlamaPromptLookupDecoding()}
+
+
+def _counted(model: Any) -> list[int]:
+    """Of every pass that `model` makes from now on, the tokens it reads."""
+    passes: list[int] = []
+    evaluate = model.eval
+
+    def counting(tokens: Sequence[int]) -> None:
+        passes.append(len(tokens))
+        evaluate(tokens)
+
+    model.eval = counting
+    return passes
+
+
+def _behind_the_first(committed: Sequence[int]) -> tuple[int, ...]:
+    """Tokens of each pass but for the answer's first one, which the prompt gives."""
+    counts = (committed[0] - 1, *committed[1:])
+    return tuple(count for count in counts if count)
 
 
 def llama_passes(
