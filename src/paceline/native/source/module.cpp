@@ -54,7 +54,7 @@ class Linear {
         demand(long(x.shape(1)) == depth_, "x does not have as many columns as the weight.");
         demand(long(y.shape(0)) == rows && long(y.shape(1)) == columns, "y is not [rows of x, outputs].");
         const nb::gil_scoped_release release;
-        pool_->run([&](int thread) {
+        pool_->run(Pool::turn(), [&](int thread) {
             weights_->multiply(0, thread, {const_cast<float*>(x.data()), depth_, rows}, {y.data(), columns, rows},
                                columns, false);
         });

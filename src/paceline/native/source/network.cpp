@@ -56,14 +56,14 @@ Network::Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape
 }
 
 void Network::run(const Pass& pass) {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = Pool::turn();
     const Batch batch = batch_of(pass);
     if (batch.rows == 0) return;
     reserve(batch.rows, batch.longest);
     const long wide = padded(shape_.hidden);
     for (long row = 0; row < batch.rows; ++row)
         std::copy_n(pass.x + row * shape_.hidden, shape_.hidden, x_.get() + row * wide);
-    pool_->run([&](int thread) {
+    pool_->run(turn, [&](int thread) {
         for (long index = 0; index < layers_; ++index) layer(pass, batch, index, thread);
         finish(pass, batch, thread);
     });

@@ -77,13 +77,12 @@ class Network {
 
     const Kernels& kernels_;
     std::shared_ptr<Pool> pool_;
-    std::mutex mutex_;  // of the scratch memory
     const Shape shape_;
     const long layers_;
     Block<float> norms_;
     std::vector<bool> has_head_norm_;
     std::unique_ptr<Weights> weights_;
-    long rows_ = 0, longest_ = 0;
+    long rows_ = 0, longest_ = 0;  // of the scratch memory, which whoever has the turn uses
     Block<float> x_, qkv_, attended_, gates_, ups_, inner_;
     std::vector<Block<float>> normed_, scores_, head_;  // of every thread
 };

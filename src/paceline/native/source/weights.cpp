@@ -44,7 +44,7 @@ Weights::Weights(const Kernels& kernels, Pool& pool, const std::vector<Matrix>& 
         streams_.push_back(allocate<std::byte>(length));
         bytes_ += length;
     }
-    pool.run([&](int thread) {
+    pool.run(Pool::turn(), [&](int thread) {
         for (std::size_t i = 0; i < matrices.size(); ++i) {
             Part& part = matrices_[i].parts[thread];
             std::byte* lines = streams_[thread].get() + starts[thread][i];
