@@ -23,8 +23,8 @@ template <class Work>
 void Drawing::each_row(const Draws& draws, const Work& work) {
     const Turn turn = Pool::turn();
     if (draws.size > size_) {
-        size_ = draws.size;
-        for (Block<float>& of : scratch_) of = allocate<float>(kernels_.scratch_of(size_));
+        for (Block<float>& of : scratch_) of = allocate<float>(kernels_.scratch_of(draws.size));
+        size_ = draws.size;  // at last: memory may run out before
     }
     const auto some = [&](int thread, int threads) {
         for (long row = thread; row < draws.rows; row += threads)

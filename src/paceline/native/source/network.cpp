@@ -206,26 +206,27 @@ const float* Network::norm_of(long layer, long which) const {
     return norms_.get() + layer * 2 * (hidden + dim) + starts[which];
 }
 
+// What there is room for is noted at last: memory may run out before.
 void Network::reserve(long rows, long longest) {
     const auto room = [&](Block<float>& of, long size) {
-        of = allocate<float>(rows_ * padded(size));
-        std::fill_n(of.get(), rows_ * padded(size), 0.0f);
+        of = allocate<float>(rows * padded(size));
+        std::fill_n(of.get(), rows * padded(size), 0.0f);
     };
     if (rows > rows_) {
-        rows_ = rows;
         room(x_, shape_.hidden);
         room(qkv_, (shape_.heads + 2 * shape_.kv_heads) * shape_.dim);
         room(attended_, shape_.heads * shape_.dim);
         for (Block<float>* of : {&gates_, &ups_, &inner_}) room(*of, shape_.intermediate);
         normed_.resize(pool_->threads());
         for (Block<float>& of : normed_) room(of, shape_.hidden);
+        rows_ = rows;
     }
     if (longest > longest_) {
-        longest_ = 2 * longest;
         scores_.resize(pool_->threads());
         head_.resize(pool_->threads());
-        for (Block<float>& of : scores_) of = allocate<float>(Attention::kQueries * padded(longest_ + kPad));
+        for (Block<float>& of : scores_) of = allocate<float>(Attention::kQueries * padded(2 * longest + kPad));
         for (Block<float>& of : head_) of = allocate<float>(shape_.dim);
+        longest_ = 2 * longest;
     }
 }
 
