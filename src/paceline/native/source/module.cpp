@@ -8,6 +8,8 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <cstdint>
+
 #include "drawing.h"
 #include "instructions.h"
 #include "network.h"
@@ -38,13 +40,21 @@ void demand(bool held, const char* told) {
 // An argument that is what it has to be, or an error: nanobind would copy and convert others, and results with them.
 auto given(const char* name) { return nb::arg(name).noconvert(); }
 
+// The values of an array. Those of torch and numpy may begin at any byte; compiled loops rely on whole values.
+template <class Array>
+auto values(const Array& array) {
+    const auto found = array.data();
+    demand(reinterpret_cast<std::uintptr_t>(found) % sizeof(*found) == 0, "The values of an array are not aligned.");
+    return found;
+}
+
 class Linear {
   public:
     Linear(std::shared_ptr<Pool> pool, const std::string& set, const Input<2>& weight,
            const std::optional<Input<1>>& bias)
         : pool_(std::move(pool)), depth_(weight.shape(1)) {
         demand(!bias || bias->shape(0) == weight.shape(0), "bias and weight differ in their number of outputs.");
-        const Matrix matrix{weight.data(), bias ? bias->data() : nullptr, long(weight.shape(0)), long(weight.shape(1))};
+        const Matrix matrix{values(weight), bias ? values(*bias) : nullptr, long(weight.shape(0)), depth_};
         const nb::gil_scoped_release release;
         weights_ = std::make_unique<Weights>(kernels_for(set), *pool_, std::vector{matrix});
     }
@@ -53,11 +63,10 @@ class Linear {
         const long rows = x.shape(0), columns = weights_->columns(0);
         demand(long(x.shape(1)) == depth_, "x does not have as many columns as the weight.");
         demand(long(y.shape(0)) == rows && long(y.shape(1)) == columns, "y is not [rows of x, outputs].");
+        const Rows from{const_cast<float*>(values(x)), depth_, rows}, to{values(y), columns, rows};
         const nb::gil_scoped_release release;
-        pool_->run(Pool::turn(), [&](int thread) {
-            weights_->multiply(0, thread, {const_cast<float*>(x.data()), depth_, rows}, {y.data(), columns, rows},
-                               columns, false);
-        });
+        pool_->run(Pool::turn(),
+                   [&](int thread) { weights_->multiply(0, thread, from, to, columns, false); });
     }
 
     std::size_t bytes() const { return weights_->bytes(); }
@@ -75,8 +84,9 @@ class CheckedDrawing {
     void choose(const Input<2>& scores, float noise, const std::vector<uint64_t>& keys, const Ids<1>& ids) {
         const Draws draws = checked(scores, 1, noise, keys);
         demand(long(ids.shape(0)) == draws.rows, "ids is not [rows of scores].");
+        int64_t* chosen = values(ids);
         const nb::gil_scoped_release release;
-        drawing_.choose(draws, ids.data());
+        drawing_.choose(draws, chosen);
     }
 
     bool rank(const Input<2>& scores, float scale, float noise, const std::vector<uint64_t>& keys, const Ids<2>& ids,
@@ -85,15 +95,19 @@ class CheckedDrawing {
         demand(long(ids.shape(0)) == draws.rows && long(log_probs.shape(0)) == draws.rows &&
                    ids.shape(1) == log_probs.shape(1),
                "ids and log_probs are not both [rows of scores, width].");
+        demand(ids.shape(1) > 0, "width is not positive.");
+        int64_t* ranked = values(ids);
+        float* of_ranked = values(log_probs);
         const nb::gil_scoped_release release;
-        return drawing_.rank(draws, long(ids.shape(1)), ids.data(), log_probs.data());
+        return drawing_.rank(draws, long(ids.shape(1)), ranked, of_ranked);
     }
 
   private:
     static Draws checked(const Input<2>& scores, float scale, float noise, const std::vector<uint64_t>& keys) {
         demand(keys.size() == scores.shape(0), "There are not as many keys as rows of scores.");
         demand(scores.shape(1) > 0, "There are no scores.");
-        return {scores.data(), long(scores.shape(0)), long(scores.shape(1)), scale, noise, keys};
+        demand(noise >= 0, "noise is not at least 0.");
+        return {values(scores), long(scores.shape(0)), long(scores.shape(1)), scale, noise, keys};
     }
 
     Drawing drawing_;
@@ -102,7 +116,7 @@ class CheckedDrawing {
 auto checked_grow(const GivenIds& ids, const Input<2>& log_probs, long nodes, long candidates, double most) {
     demand(ids.shape(0) == log_probs.shape(0) && ids.shape(1) == log_probs.shape(1),
            "ids and log_probs are not both [slots, width].");
-    Tree tree = grow({ids.data(), log_probs.data(), long(ids.shape(0)), long(ids.shape(1))}, nodes, candidates, most);
+    Tree tree = grow({values(ids), values(log_probs), long(ids.shape(0)), long(ids.shape(1))}, nodes, candidates, most);
     return std::tuple{std::move(tree.tokens), std::move(tree.parents), std::move(tree.scores)};
 }
 
@@ -117,12 +131,12 @@ struct LayerTensors {
 Matrix matrix(const Input<2>& weight, const std::optional<Input<1>>& bias, long columns, long depth) {
     demand(long(weight.shape(0)) == columns && long(weight.shape(1)) == depth, "A weight does not have its shape.");
     demand(!bias || long(bias->shape(0)) == columns, "A bias does not have the size of its weight.");
-    return {weight.data(), bias ? bias->data() : nullptr, columns, depth};
+    return {values(weight), bias ? values(*bias) : nullptr, columns, depth};
 }
 
 const float* vector(const Input<1>& weight, long size) {
     demand(long(weight.shape(0)) == size, "The weight of a norm does not have its size.");
-    return weight.data();
+    return values(weight);
 }
 
 Layer checked(const LayerTensors& of, const Shape& shape) {
@@ -150,13 +164,15 @@ class CheckedNetwork {
         demand(!tensors.empty(), "There are no layers.");
         demand(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "heads is not a multiple of kv_heads.");
         demand(dim > 0 && dim % 2 == 0, "head_dim is not even.");
+        demand(heads <= long(tensors[0].qkv.shape(0)) / dim, "A weight does not have its shape.");
         const long intermediate = tensors[0].gate_up.shape(0) / 2;
         const Shape shape{long(norm.shape(0)), intermediate, heads, kv_heads, dim, eps};
         demand(shape.hidden > 0 && intermediate > 0, "A matrix is empty.");
         std::vector<Layer> layers;
         for (const LayerTensors& layer : tensors) layers.push_back(checked(layer, shape));
+        const float* last = values(norm);
         const nb::gil_scoped_release release;
-        network_ = std::make_unique<Network>(kernels_for(set), std::move(pool), shape, layers, norm.data());
+        network_ = std::make_unique<Network>(kernels_for(set), std::move(pool), shape, layers, last);
     }
 
     void run(const Input<2>& x, const Input<2>& cos, const Input<2>& sin, const std::vector<SegmentTuple>& tuples,
@@ -173,9 +189,10 @@ class CheckedNetwork {
         for (long tap : taps) demand(tap >= 0 && tap < network_->layers(), "A tap is no layer.");
         const std::vector<Segment> segments = segments_of(tuples, x.shape(0));
         const std::vector<Reach> reach = reach_of(causal, windows);
+        const Pass pass{values(x), values(cos), values(sin), segments, reach, taps, values(hidden),
+                        features ? values(*features) : nullptr};
         const nb::gil_scoped_release release;
-        network_->run({x.data(), cos.data(), sin.data(), segments, reach, taps, hidden.data(),
-                       features ? features->data() : nullptr});
+        network_->run(pass);
     }
 
     std::size_t bytes() const { return network_->bytes(); }
@@ -191,7 +208,8 @@ class CheckedNetwork {
                    "A cache is not [layers, 2, kv_heads, capacity, head_dim].");
             demand(past >= 0 && own >= 0 && past <= long(cache.shape(3)) - own, "A cache has no room for its rows.");
             if (tree) check_tree(*tree, own);
-            segments.push_back({{past, own, tree.value_or(std::vector<int64_t>{})}, cache.data(), long(cache.shape(3))});
+            const Chain chain{past, own, tree.value_or(std::vector<int64_t>{})};
+            segments.push_back({chain, values(cache), long(cache.shape(3))});
             found += own;
         }
         demand(found == rows, "The rows of the segments are not those of x.");
