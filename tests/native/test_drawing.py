@@ -77,7 +77,7 @@ def test_a_row_without_any_token_is_told() -> None:
 
 
 def test_the_lowest_scores_there_are() -> None:
-    """Scores that others mask with: what comes within rounding of them is lower than any number, as is what fills a block."""
+    """Scores that others mask with: a little below them there is no number, but what fills the last block."""
     scores = torch.full((2, 65), torch.finfo(torch.float32).min)
     scores[1] = 9.0
     assert 0 <= int(native.drawn(scores, 1.0, [1, 2])[0]) < 65

@@ -47,7 +47,7 @@ INLINE Vector fraction(Words word) { return __builtin_convertvector((Integers)(w
 // In three sweeps, each of them short: done at once, an id's long chain of steps would leave the processor waiting.
 INLINE Words near_gumbels(uint32_t first, uint64_t key, Vector* noise) {
     constexpr int kVectors = kBlock / W;
-    Words lanes, edge{}, high[kVectors];
+    Words lanes{}, edge{}, high[kVectors];
     for (int i = 0; i < W; ++i) lanes[i] = first + i;
     for (int i = 0; i < kVectors; ++i) {
         high[i] = uniform(lanes + uint32_t(i * W), key).high;
