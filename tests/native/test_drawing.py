@@ -76,7 +76,23 @@ def test_a_row_without_any_token_is_told() -> None:
     assert native.ranked(scores, 1.0, 1.0, [5], 4) is None
 
 
+def test_the_lowest_scores_there_are() -> None:
+    """Scores that others mask with: a little below them there is no number, but what fills the last block."""
+    scores = torch.full((2, 65), torch.finfo(torch.float32).min)
+    scores[1] = 9.0
+    assert 0 <= int(native.drawn(scores, 1.0, [1, 2])[0]) < 65
+    found = native.ranked(scores, 1.0, 1.0, [1, 2], 65)
+    assert found is not None
+    assert found[0].max() < 65
+
+
 def test_wrong_arguments_are_errors() -> None:
+    with pytest.raises(ValueError, match="width"):
+        native.ranked(torch.zeros(2, 9), 1.0, 1.0, [1, 2], 0)
+    with pytest.raises(ValueError, match="noise"):
+        native.drawn(torch.zeros(2, 9), math.nan, [1, 2])
+    with pytest.raises(ValueError, match="noise"):
+        native.drawn(torch.zeros(2, 9), -1.0, [1, 2])
     with pytest.raises(ValueError, match="as many keys"):
         native.drawn(torch.zeros(2, 9), 1.0, [1])
     with pytest.raises(ValueError, match="no scores"):

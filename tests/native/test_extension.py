@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -68,6 +69,49 @@ def test_a_fork_after_use() -> None:
         os._exit(0 if same(found, expected) else 1)
     assert _status(child, seconds=20) == 0
     assert same(read(model, [piece], [filled_cache(model, 4)]).hidden, expected)
+
+
+@needs_native
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_during_calls() -> None:
+    """Without waiting for the call, a child finds the right to compute taken by a thread that it does not have."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    product = native.Product(torch.randn(2000, 500, generator=torch.Generator().manual_seed(0)), None)
+    torch.set_num_threads(before)
+    x = torch.randn(8, 500, generator=torch.Generator().manual_seed(1))
+    expected, done = product(x), threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            product(x)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if same(product(x), expected) else 1)
+            assert _status(child, seconds=20) == 0
+    finally:
+        done.set()
+        worker.join()
+
+
+@needs_native
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_fork_of_a_fork() -> None:
+    product, x = native.Product(torch.ones(64, 8), None), torch.ones(1, 8)
+    expected = product(x)
+    child = os.fork()
+    if child == 0:
+        first = same(product(x), expected)
+        grandchild = os.fork()
+        if grandchild == 0:
+            os._exit(0 if same(product(x), expected) else 1)
+        os._exit(0 if first and _status(grandchild, seconds=20) == 0 else 1)
+    assert _status(child, seconds=40) == 0
 
 
 def _status(child: int, seconds: float) -> int | None:

@@ -33,6 +33,17 @@ def test_the_tree_is_that_of_best_first(seed: int, nodes: int, most: int, least:
     assert (tuple(tokens), tuple(parents), tuple(scores)) == (expected.tokens, expected.parents, expected.scores)
 
 
+def test_what_is_no_number_is_no_candidate() -> None:
+    ids = torch.arange(6).view(2, 3)
+    tokens, parents, _ = native.grown(ids, torch.tensor([[-1.0, torch.nan, -2.0], [torch.nan] * 3]), 9, 9, 0.0)
+    assert (tokens, parents) == ([0], [-1])
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (3, 0), (0, 0)])
+def test_nothing_grows_from_nothing(shape: tuple[int, int]) -> None:
+    assert native.grown(torch.zeros(shape, dtype=torch.int64), torch.zeros(shape), 5, 5, 0.0) == ([], [], [])
+
+
 def test_wrong_arguments_are_errors() -> None:
     with pytest.raises(ValueError, match="slots, width"):
         native.grown(torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 4), 5, 5, 0.0)

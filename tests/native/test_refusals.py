@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -56,6 +57,30 @@ def network(layer: native.LayerWeights | None = None, heads: int = HEADS, dim: i
 def test_weights(changes: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         network(weights(**changes))
+
+
+def at_an_odd_byte(*shape: int) -> torch.Tensor:
+    """Zeros that begin in the middle of a number."""
+    count = math.prod(shape)
+    return torch.frombuffer(bytearray(4 * count + 4), dtype=torch.float32, count=count, offset=1).view(shape)
+
+
+def test_unaligned_values() -> None:
+    with pytest.raises(ValueError, match="aligned"):
+        native.Product(at_an_odd_byte(16, 8), None)
+    with pytest.raises(ValueError, match="aligned"):
+        native.Product(torch.zeros(16, 8), None)(at_an_odd_byte(2, 8))
+    with pytest.raises(ValueError, match="aligned"):
+        native.drawn(at_an_odd_byte(1, 9), 1.0, [1])
+    with pytest.raises(ValueError, match="aligned"):
+        network(weights(mlp_norm=at_an_odd_byte(HIDDEN)))
+    with pytest.raises(ValueError, match="aligned"):
+        network()(**arguments(rows=[rows(cache=at_an_odd_byte(2, 2, KV_HEADS, 8, DIM))]))
+
+
+def test_heads_that_no_number_counts() -> None:
+    with pytest.raises(ValueError, match="larger"):
+        native.Network(native.Sizes(1, INNER, 2**62, 2**61, 6, 1e-6), [weights()], torch.ones(HIDDEN))
 
 
 def test_heads() -> None:

@@ -19,7 +19,7 @@ from paceline.bench.titles import measured_models
 __all__ = ["draw"]
 
 _COLOURS = {"native": "#2a7de1", "torch": "#e07a1f", "F.linear": "#8d99ae"}
-_PEER_COLOURS = ("#3a9d5d", "#a349a4", "#c0392b")
+_PEER_COLOURS = ("#3a9d5d", "#a349a4", "#c0392b", "#c9a227")
 
 
 def draw(result: Mapping[str, Any]) -> Figure:

@@ -23,7 +23,7 @@ constexpr uint32_t kEdge = 4096;
 // How far off the vectors' noise may be, beyond the edges; and what sums of float32 may lose, relatively.
 constexpr float kNoiseError = 5e-4f, kSumError = 1e-5f;
 
-constexpr float kNothing = -std::numeric_limits<float>::infinity();
+constexpr float kNothing = -std::numeric_limits<float>::infinity(), kLeast = std::numeric_limits<float>::lowest();
 
 // ln x for positive normal x, within 2 ulp.
 INLINE Vector logarithm(Vector x) {
@@ -47,7 +47,7 @@ INLINE Vector fraction(Words word) { return __builtin_convertvector((Integers)(w
 // In three sweeps, each of them short: done at once, an id's long chain of steps would leave the processor waiting.
 INLINE Words near_gumbels(uint32_t first, uint64_t key, Vector* noise) {
     constexpr int kVectors = kBlock / W;
-    Words lanes, edge{}, high[kVectors];
+    Words lanes{}, edge{}, high[kVectors];
     for (int i = 0; i < W; ++i) lanes[i] = first + i;
     for (int i = 0; i < kVectors; ++i) {
         high[i] = uniform(lanes + uint32_t(i * W), key).high;
@@ -131,7 +131,7 @@ INLINE Values values_of(const Draw& draw, float* scratch) {
     return found;
 }
 
-// Calls take(id) for the ids whose value is at least `least`, in rising order.
+// Calls take(id) for the ids whose value is at least `least`, in rising order. `least` is finite: -inf is behind the last.
 template <class Take>
 INLINE void above(const Values& values, float least, Take take) {
     for (long block = 0; block < values.count; ++block) {
@@ -148,7 +148,7 @@ inline int64_t choose(const Draw& draw, float* scratch) {
     const float margin = draw.noise > 0 ? 2 * (draw.noise * kNoiseError + std::fabs(values.greatest) * kSumError) : 0;
     int64_t best = -1;
     float most = kNothing;
-    above(values, values.greatest - margin, [&](long id) {
+    above(values, std::max(kLeast, values.greatest - margin), [&](long id) {
         const float value = exact(draw, id);
         if (value > most) best = id, most = value;
     });
@@ -167,7 +167,7 @@ inline bool rank(const Draw& draw, long width, int64_t* ids, float* log_probs, f
     // At least `width` values are as great as the block that is `width`th among the greatest of blocks.
     float* order = values.blocks + values.count;
     std::copy_n(values.blocks, values.count, order);
-    float least = std::numeric_limits<float>::lowest();
+    float least = kLeast;
     if (width <= values.count) {
         std::nth_element(order, order + width - 1, order + values.count,
                          [](float a, float b) { return a > b; });  // whose type is of this set alone

@@ -21,10 +21,10 @@ bool Drawing::rank(const Draws& draws, long width, int64_t* ids, float* log_prob
 
 template <class Work>
 void Drawing::each_row(const Draws& draws, const Work& work) {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = Pool::turn();
     if (draws.size > size_) {
-        size_ = draws.size;
-        for (Block<float>& of : scratch_) of = allocate<float>(kernels_.scratch_of(size_));
+        for (Block<float>& of : scratch_) of = allocate<float>(kernels_.scratch_of(draws.size));
+        size_ = draws.size;  // at last: memory may run out before
     }
     const auto some = [&](int thread, int threads) {
         for (long row = thread; row < draws.rows; row += threads)
@@ -32,7 +32,7 @@ void Drawing::each_row(const Draws& draws, const Work& work) {
                  scratch_[thread].get());
     };
     if (draws.rows == 1) return some(0, 1);  // sooner done than told to others
-    pool_->run([&](int thread) { some(thread, pool_->threads()); });
+    pool_->run(turn, [&](int thread) { some(thread, pool_->threads()); });
 }
 
 }  // namespace paceline

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "kernels.h"
@@ -22,6 +21,8 @@ struct Draws {
 class Drawing {
   public:
     Drawing(const Kernels& kernels, std::shared_ptr<Pool> pool);
+    Drawing(const Drawing&) = delete;
+    Drawing& operator=(const Drawing&) = delete;
 
     // Of every row the lowest id of the greatest value; -1 where that is no number, or infinite.
     void choose(const Draws& draws, int64_t* ids);
@@ -35,9 +36,8 @@ class Drawing {
 
     const Kernels& kernels_;
     std::shared_ptr<Pool> pool_;
-    std::mutex mutex_;  // of the scratch memory
     long size_ = 0;
-    std::vector<Block<float>> scratch_;  // of every thread
+    std::vector<Block<float>> scratch_;  // of every thread, for whoever has the turn
 };
 
 }  // namespace paceline

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 #include "drawing.h"
 #include "instructions.h"
@@ -34,6 +35,9 @@ using Ids = nb::ndarray<int64_t, nb::ndim<Dimensions>, nb::c_contig, nb::device:
 
 using GivenIds = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 
+// Of a network's sizes, so that no product of them overflows.
+constexpr long kMostSize = 1L << 24;
+
 void demand(bool held, const char* told) {
     if (!held) throw nb::value_error(told);
 }
@@ -41,14 +45,22 @@ void demand(bool held, const char* told) {
 // An argument that is what it has to be, or an error: nanobind would copy and convert others, and results with them.
 auto given(const char* name) { return nb::arg(name).noconvert(); }
 
+// The values of an array. Those of torch and numpy may begin at any byte; compiled loops rely on whole values.
+template <class Array>
+auto values(const Array& array) {
+    const auto found = array.data();
+    demand(reinterpret_cast<std::uintptr_t>(found) % sizeof(*found) == 0, "The values of an array are not aligned.");
+    return found;
+}
+
 Matrix matrix(const Input<2>& weight, const std::optional<Input<1>>& bias, long columns, long depth, long group) {
     demand(long(weight.shape(0)) == columns && long(weight.shape(1)) == depth, "A weight does not have its shape.");
     demand(!bias || long(bias->shape(0)) == columns, "A bias does not have the size of its weight.");
     demand(group >= 0, "group is negative.");
-    const float* end = weight.data() + columns * depth;
-    demand(!group || std::all_of(weight.data(), end, [](float w) { return std::isfinite(w); }),
+    const float* end = values(weight) + columns * depth;
+    demand(!group || std::all_of(values(weight), end, [](float w) { return std::isfinite(w); }),
            "A weight that is to be rounded is not finite.");
-    return {weight.data(), bias ? bias->data() : nullptr, columns, depth, std::min(group, std::max(depth, 1L))};
+    return {values(weight), bias ? values(*bias) : nullptr, columns, depth, std::min(group, std::max(depth, 1L))};
 }
 
 class Linear {
@@ -66,11 +78,10 @@ class Linear {
         const long rows = x.shape(0), columns = weights_->columns(0);
         demand(long(x.shape(1)) == depth_, "x does not have as many columns as the weight.");
         demand(long(y.shape(0)) == rows && long(y.shape(1)) == columns, "y is not [rows of x, outputs].");
+        const Rows from{const_cast<float*>(values(x)), depth_, rows}, to{values(y), columns, rows};
         const nb::gil_scoped_release release;
-        pool_->run([&](int thread) {
-            weights_->multiply(0, thread, {const_cast<float*>(x.data()), depth_, rows}, {y.data(), columns, rows},
-                               columns, false);
-        });
+        pool_->run(Pool::turn(),
+                   [&](int thread) { weights_->multiply(0, thread, from, to, columns, false); });
     }
 
     std::size_t bytes() const { return weights_->bytes(); }
@@ -88,8 +99,9 @@ class CheckedDrawing {
     void choose(const Input<2>& scores, float noise, const std::vector<uint64_t>& keys, const Ids<1>& ids) {
         const Draws draws = checked(scores, 1, noise, keys);
         demand(long(ids.shape(0)) == draws.rows, "ids is not [rows of scores].");
+        int64_t* chosen = values(ids);
         const nb::gil_scoped_release release;
-        drawing_.choose(draws, ids.data());
+        drawing_.choose(draws, chosen);
     }
 
     bool rank(const Input<2>& scores, float scale, float noise, const std::vector<uint64_t>& keys, const Ids<2>& ids,
@@ -98,15 +110,19 @@ class CheckedDrawing {
         demand(long(ids.shape(0)) == draws.rows && long(log_probs.shape(0)) == draws.rows &&
                    ids.shape(1) == log_probs.shape(1),
                "ids and log_probs are not both [rows of scores, width].");
+        demand(ids.shape(1) > 0, "width is not positive.");
+        int64_t* ranked = values(ids);
+        float* of_ranked = values(log_probs);
         const nb::gil_scoped_release release;
-        return drawing_.rank(draws, long(ids.shape(1)), ids.data(), log_probs.data());
+        return drawing_.rank(draws, long(ids.shape(1)), ranked, of_ranked);
     }
 
   private:
     static Draws checked(const Input<2>& scores, float scale, float noise, const std::vector<uint64_t>& keys) {
         demand(keys.size() == scores.shape(0), "There are not as many keys as rows of scores.");
         demand(scores.shape(1) > 0, "There are no scores.");
-        return {scores.data(), long(scores.shape(0)), long(scores.shape(1)), scale, noise, keys};
+        demand(noise >= 0, "noise is not at least 0.");
+        return {values(scores), long(scores.shape(0)), long(scores.shape(1)), scale, noise, keys};
     }
 
     Drawing drawing_;
@@ -115,7 +131,7 @@ class CheckedDrawing {
 auto checked_grow(const GivenIds& ids, const Input<2>& log_probs, long nodes, long candidates, double most) {
     demand(ids.shape(0) == log_probs.shape(0) && ids.shape(1) == log_probs.shape(1),
            "ids and log_probs are not both [slots, width].");
-    Tree tree = grow({ids.data(), log_probs.data(), long(ids.shape(0)), long(ids.shape(1))}, nodes, candidates, most);
+    Tree tree = grow({values(ids), values(log_probs), long(ids.shape(0)), long(ids.shape(1))}, nodes, candidates, most);
     return std::tuple{std::move(tree.tokens), std::move(tree.parents), std::move(tree.scores)};
 }
 
@@ -129,7 +145,7 @@ struct LayerTensors {
 
 const float* vector(const Input<1>& weight, long size) {
     demand(long(weight.shape(0)) == size, "The weight of a norm does not have its size.");
-    return weight.data();
+    return values(weight);
 }
 
 Layer checked(const LayerTensors& of, const Shape& shape, long group) {
@@ -161,8 +177,11 @@ class CheckedNetwork {
         demand(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "heads is not a multiple of kv_heads.");
         demand(dim > 0 && dim % 2 == 0, "head_dim is not even.");
         demand(shape.hidden > 0 && intermediate > 0, "A matrix is empty.");
+        demand(std::max({shape.hidden, intermediate, heads, dim, layers}) <= kMostSize && heads * dim <= kMostSize,
+               "A size is larger than a model has.");
+        const float* last = values(norm);
         const nb::gil_scoped_release release;
-        network_ = std::make_unique<Network>(kernels_for(set), std::move(pool), shape, norm.data(), layers);
+        network_ = std::make_unique<Network>(kernels_for(set), std::move(pool), shape, last, layers);
     }
 
     void add(const LayerTensors& tensors) {
@@ -187,9 +206,10 @@ class CheckedNetwork {
         for (long tap : taps) demand(tap >= 0 && tap < network_->layers(), "A tap is no layer.");
         const std::vector<Segment> segments = segments_of(tuples, x.shape(0));
         const std::vector<Reach> reach = reach_of(causal, windows);
+        const Pass pass{values(x), values(cos), values(sin), segments, reach, taps, values(hidden),
+                        features ? values(*features) : nullptr};
         const nb::gil_scoped_release release;
-        network_->run({x.data(), cos.data(), sin.data(), segments, reach, taps, hidden.data(),
-                       features ? features->data() : nullptr});
+        network_->run(pass);
     }
 
     std::size_t bytes() const { return network_->bytes(); }
@@ -205,7 +225,8 @@ class CheckedNetwork {
                    "A cache is not [layers, 2, kv_heads, capacity, head_dim].");
             demand(past >= 0 && own >= 0 && past <= long(cache.shape(3)) - own, "A cache has no room for its rows.");
             if (tree) check_tree(*tree, own);
-            segments.push_back({{past, own, tree.value_or(std::vector<int64_t>{})}, cache.data(), long(cache.shape(3))});
+            const Chain chain{past, own, tree.value_or(std::vector<int64_t>{})};
+            segments.push_back({chain, values(cache), long(cache.shape(3))});
             found += own;
         }
         demand(found == rows, "The rows of the segments are not those of x.");

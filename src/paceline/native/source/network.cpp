@@ -44,20 +44,20 @@ Network::Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape
       weights_(kernels, *pool_, shapes_of(shape), layers), norm_(copied(norm, shape.hidden)) {}
 
 void Network::add(const Layer& layer) {
+    weights_.add(matrices_of(layer));
     norms_.push_back({copied(layer.attention_norm, shape_.hidden), copied(layer.mlp_norm, shape_.hidden),
                       copied(layer.query_norm, shape_.dim), copied(layer.key_norm, shape_.dim)});
-    weights_.add(matrices_of(layer));
 }
 
 void Network::run(const Pass& pass) {
-    const std::lock_guard lock(mutex_);
+    const Turn turn = Pool::turn();
     const Batch batch = batch_of(pass);
     if (batch.rows == 0) return;
     reserve(batch.rows, batch.longest);
     const long wide = padded(shape_.hidden);
     for (long row = 0; row < batch.rows; ++row)
         std::copy_n(pass.x + row * shape_.hidden, shape_.hidden, x_.get() + row * wide);
-    pool_->run([&](int thread) {
+    pool_->run(turn, [&](int thread) {
         for (long index = 0; index < layers_; ++index) layer(pass, batch, index, thread);
         finish(pass, batch, thread);
     });
@@ -194,26 +194,27 @@ void Network::norm_rows(const std::vector<float>& weight, long rows, int thread)
         kernels_.norm(x_.get() + row * wide, weight.data(), shape_.hidden, shape_.eps, normed_[thread].get() + row * wide);
 }
 
+// What there is room for is noted at last: memory may run out before.
 void Network::reserve(long rows, long longest) {
     const auto room = [&](Block<float>& of, long size) {
-        of = allocate<float>(rows_ * padded(size));
-        std::fill_n(of.get(), rows_ * padded(size), 0.0f);
+        of = allocate<float>(rows * padded(size));
+        std::fill_n(of.get(), rows * padded(size), 0.0f);
     };
     if (rows > rows_) {
-        rows_ = rows;
         room(x_, shape_.hidden);
         room(qkv_, (shape_.heads + 2 * shape_.kv_heads) * shape_.dim);
         room(attended_, shape_.heads * shape_.dim);
         for (Block<float>* of : {&gates_, &ups_, &inner_}) room(*of, shape_.intermediate);
         normed_.resize(pool_->threads());
         for (Block<float>& of : normed_) room(of, shape_.hidden);
+        rows_ = rows;
     }
     if (longest > longest_) {
-        longest_ = 2 * longest;
         scores_.resize(pool_->threads());
         head_.resize(pool_->threads());
-        for (Block<float>& of : scores_) of = allocate<float>(Attention::kQueries * padded(longest_ + kPad));
+        for (Block<float>& of : scores_) of = allocate<float>(Attention::kQueries * padded(2 * longest + kPad));
         for (Block<float>& of : head_) of = allocate<float>(shape_.dim);
+        longest_ = 2 * longest;
     }
 }
 

@@ -4,7 +4,6 @@
 // torch, which is the oracle. Does not know embeddings and heads, nor where weights come from.
 #pragma once
 
-#include <mutex>
 #include <vector>
 
 #include "kernels.h"
@@ -83,13 +82,12 @@ class Network {
 
     const Kernels& kernels_;
     std::shared_ptr<Pool> pool_;
-    std::mutex mutex_;  // of the scratch memory
     const Shape shape_;
     const long layers_;
     Weights weights_;
     std::vector<float> norm_;
     std::vector<Norms> norms_;  // of every layer
-    long rows_ = 0, longest_ = 0;
+    long rows_ = 0, longest_ = 0;  // of the scratch memory, which whoever has the turn uses
     Block<float> x_, qkv_, attended_, gates_, ups_, inner_;
     std::vector<Block<float>> normed_, scores_, head_;  // of every thread
 };

@@ -1,8 +1,6 @@
 // Threads of our own: they spin within a call, where a barrier takes 0.1 µs, and sleep between calls.
 #pragma once
 
-#include <sys/types.h>
-
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -11,6 +9,10 @@
 #include <vector>
 
 namespace paceline {
+
+// The right to compute. One call at a time in a process: two would spin for the same processors. Others wait, and so does
+// a fork, so that its child finds no call half done, and may begin one.
+using Turn = std::unique_lock<std::mutex>;
 
 class Pool {
   public:
@@ -22,8 +24,11 @@ class Pool {
 
     int threads() const { return count_; }
 
-    // Calls work(thread) on every thread, and returns when all are done. One call at a time: others wait.
-    void run(const std::function<void(int)>& work);
+    [[nodiscard]] static Turn turn();
+
+    // Calls work(thread) on every thread, and returns when all are done. `work` throws nothing.
+    // Throws std::system_error where the system has no threads left.
+    void run(const Turn& turn, const std::function<void(int)>& work);
 
     // Within run: returns when every thread has come here.
     void meet();
@@ -39,13 +44,15 @@ class Pool {
         std::vector<std::thread> workers;
     };
 
+    bool started() const;
     void start();
+    void stop();
+    void call(const std::function<void(int)>& work) noexcept;
     static void serve(Pool* pool, Shared* shared, int thread);
     static void meet(Shared& shared, int count);
 
     const int count_;
-    std::mutex mutex_;
-    pid_t owner_ = 0;
+    long started_ = -1;  // after how many forks; -1: there are no threads
     Shared* shared_ = nullptr;
 };
 

@@ -76,7 +76,8 @@ struct Int8 {
 
 template <class S>
 constexpr long panel_bytes(long depth, long group) {
-    return depth * S::bytes + (depth + group - 1) / group * S::scale_bytes;
+    if constexpr (S::scale_bytes == 0) return depth * S::bytes;
+    else return depth * S::bytes + (depth + group - 1) / group * S::scale_bytes;
 }
 
 // The weights of one line, zeros behind the last output.

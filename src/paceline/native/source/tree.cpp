@@ -46,7 +46,7 @@ class Growing {
     double score(long slot, long rank) const { return slots_.log_probs[slot * slots_.width + rank]; }
 
     void find(double base, long parent, long slot, long rank) {
-        if (slot == slots_.slots || rank == slots_.width || std::isinf(score(slot, rank))) return;
+        if (slot == slots_.slots || rank == slots_.width || !std::isfinite(score(slot, rank))) return;
         known_.push({base - score(slot, rank), ++found_, parent, slot, rank});
     }
 

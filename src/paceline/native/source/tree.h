@@ -7,7 +7,7 @@
 
 namespace paceline {
 
-// The candidates of all slots, in falling order: [slots, width]; -inf for none.
+// The candidates of all slots, in falling order: [slots, width]; -inf, or what is no number, for none.
 struct Slots {
     const int64_t* ids;
     const float* log_probs;

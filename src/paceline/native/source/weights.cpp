@@ -44,7 +44,7 @@ Weights::Weights(const Kernels& kernels, Pool& pool, const std::vector<Matrix>& 
 void Weights::add(const std::vector<Matrix>& matrices) {
     const std::size_t before = matrices_.size();
     for (const Matrix& matrix : matrices) matrices_.push_back(placed(matrix));
-    pool_.run([&](int thread) {
+    pool_.run(Pool::turn(), [&](int thread) {
         for (std::size_t i = 0; i < matrices.size(); ++i) {
             const Matrix& from = matrices[i];
             const Part& part = matrices_[before + i].parts[thread];
