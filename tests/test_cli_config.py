@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from talking import DRAFT, TARGET, Run, run
+from tiny import GOLDEN
 
 from paceline.cli.app import app
 from paceline.cli.options import Decoding
@@ -30,6 +31,7 @@ apd_params:
   window: 24        # window_size is accepted, too
   kv_window: 8
 """
+DREAM, SMALL = GOLDEN / "apd-tiny" / "dream", GOLDEN / "apd-tiny" / "qwen2"
 PAIR = ("--model", TARGET, "--drafter", DRAFT)
 DRAFTED = {
     **{"block_size": 12, "overlap": 3, "diffusion_steps": 5, "candidate_num": 6, "draft_temperature": "adaptive"},
@@ -145,9 +147,9 @@ def test_the_table_has_a_line_for_each(run: Run, file: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "method", "message"),
     [
-        (("--model", "/no/such"), None, "There is no model '/no/such'. Give a folder"),
-        (("--model", "/no/such", "--drafter", "d"), "dflash", "the method is taken to be dflash"),
-        (("--model", "/no/such", "--verifier", "v"), "apd", "the method is taken to be apd"),
+        (("--model", "/no/such"), None, "model is '/no/such': there is no such model. Give a folder"),
+        (("--model", "/no/such", "--drafter", DRAFT), "dflash", "the method is taken to be dflash"),
+        (("--model", "/no/such", "--verifier", TARGET), "apd", "the method is taken to be apd"),
         (("--model", "/no/such", "--method", "diffusion"), "diffusion", "the method is taken to be diffusion"),
     ],
 )
@@ -158,6 +160,40 @@ def test_a_model_that_is_not_here(run: Run, arguments: Any, method: str | None, 
     assert message in told.err
     assert told.err.count("\n") == 1
     assert run("config", "show", *arguments).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--drafter", "/no"), "drafter is '/no': there is no such model."),
+        (("--drafter", "owner/name"), "drafter is 'owner/name': it is no folder here, and was not downloaded before."),
+        (("--drafter", TARGET), "A drafter must be one of"),
+        (("--drafter", DRAFT, "--rescorer", "/no"), "rescorer is '/no': there is no such model."),
+        (
+            ("--drafter", DRAFT, "--lookup", 3, "--lookup-file", "/no"),
+            "lookup_file is '/no': it cannot be read: No such",
+        ),
+        (("--method", "lookup", "--lookup-file", "/no"), "lookup_file is '/no': it cannot be read: No such"),
+        (("--model", "/none", "--drafter", "/no"), "drafter is '/no': there is no such model."),
+        (("--model", DREAM, "--verifier", "/no"), "verifier is '/no': there is no such model."),
+        (("--model", DREAM, "--verifier", SMALL, "--ngrams", "/no"), "ngrams is '/no': it has no ngrams.npz."),
+    ],
+)
+def test_whatever_is_not_here_is_warned_of(run: Run, arguments: Any, told: str) -> None:
+    found = run("config", "show", "--model", TARGET, *arguments)
+    assert found.code == 0
+    assert told in found.err
+    assert found.err.count("\n") == found.err.count("Warning: ") == 1 + ("/none" in arguments)
+
+
+def test_showing_creates_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOME", "XDG_CACHE_HOME", "HF_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    assert run("config", "show", "--json", "-", "--drafter", "owner/name").code == 0
+    told = run("config", "show", "--json", tmp_path / "missing" / "out.json")
+    assert (told.code, told.out) == (2, "")
+    assert f"there is no folder '{tmp_path / 'missing'}'. Make it first, or give - for stdout." in told.err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", [("generate", "text"), ("config", "show")])

@@ -253,7 +253,7 @@ def test_tables_and_picture(options: QualityBench, models: dict[str, Path], tmp_
         ({"target": "dllm", "drafter": None, "settings": ("ar",)}, UnsupportedModel, "a diffusion language model"),
         ({"drafter": None}, ConfigError, "setting 'dflash,block_size=4': the target has no drafter. Name one"),
         ({"verifier": None}, ConfigError, "has no verifier. Name the small autoregressive model"),
-        ({"target": "nowhere"}, PacelineError, "There is no model 'nowhere'"),
+        ({"target": "nowhere"}, PacelineError, "target is 'nowhere': there is no such model"),
         ({"kinds": ("poems",)}, ConfigError, "kind is 'poems'"),
     ],
 )

@@ -14,6 +14,7 @@ from paceline.cli.flags import Layers, configured
 from paceline.cli.generate import generate
 from paceline.cli.options import Decoding, Drawing
 from paceline.cli.output import say_warning, write
+from paceline.errors import ConfigError
 from paceline.files import write_text
 
 __all__ = ["app", "show"]
@@ -34,9 +35,14 @@ def show(
 ) -> None:
     """Every setting of decoding, its value, and where it is from. Takes what generate and chat take; loads no model."""
     drawing.sampling()
+    if json is not None and not json.parent.is_dir():  # showing makes no folder
+        told = f"json is {str(json)!r}: there is no folder {str(json.parent)!r}."
+        raise ConfigError(told, remedy="Make it first, or give - for stdout.", param="json")
     found = effective(decoding, drawing, layers)
     if found.missing:
         say_warning(f"{found.missing} Without it, {_assumed(found)}.")
+    for told in found.unusable:
+        say_warning(told)
     names = {"flag": None, "file": str(layers.path), "profile": decoding.profile, "default": None}
     if json is None:
         write(_table(found, names))
