@@ -6,12 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from talking import DRAFT, TARGET, Run, run
 from tiny import GOLDEN
 
+from paceline import native
 from paceline.cli.app import app
 from paceline.cli.options import Decoding
 
@@ -142,6 +144,30 @@ def test_the_table_has_a_line_for_each(run: Run, file: Path, tmp_path: Path) -> 
     assert told.out == ""
     found = json.loads((tmp_path / "out.json").read_text())
     assert found["settings"]["window"] == {"value": None, "from": "flag", "name": None}
+
+
+def test_native_passes_are_told_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> tuple[str, list[str]]:
+        return shown(run)["native"], run("config", "show").out.splitlines()[-1].split(maxsplit=2)
+
+    monkeypatch.delenv(native.VARIABLE, raising=False)
+    extension = ModuleType("extension")
+    vars(extension)["instruction_sets"] = lambda: ["a", "b"]
+    monkeypatch.setattr("paceline.native.choice._load", lambda: extension)
+    assert told() == ("a", ["native", "a", "machine"])
+    monkeypatch.setenv(native.VARIABLE, "b")
+    assert told() == ("b", ["native", "b", "PACELINE_NATIVE"])
+    monkeypatch.setenv(native.VARIABLE, "off")
+    assert told() == ("PACELINE_NATIVE is off.", ["native", "off", "PACELINE_NATIVE is off."])
+    monkeypatch.setenv(native.VARIABLE, "c")
+    refused = run("config", "show")
+    assert (refused.code, refused.out) == (2, "")
+    assert "PACELINE_NATIVE is 'c'" in refused.err
+    monkeypatch.delenv(native.VARIABLE)
+    monkeypatch.setattr("paceline.native.choice._load", lambda: None)
+    reason, row = told()
+    assert reason.startswith("The native extension was not built")
+    assert row == ["native", "off", reason]
 
 
 @pytest.mark.parametrize(
