@@ -27,7 +27,6 @@ from paceline.bench.quality_report import compared_models, show_quality
 from paceline.bench.report import save_plot
 from paceline.decode.ngram_table import NgramTable, Owner, save_ngram_table
 from paceline.errors import (
-    CheckpointError,
     ConfigError,
     ContextOverflow,
     PacelineError,
@@ -134,7 +133,7 @@ def test_a_table_of_ngrams_works_as_in_the_public_api(
         (tmp_path, r"has no ngrams\.npz"),
         (table_of(tmp_path / "other", SMALL), "another verifier"),
     ):
-        with pytest.raises(CheckpointError, match=message):
+        with pytest.raises(ConfigError, match=message):
             bench_quality(replace(options, settings=(f"apd,ngrams={place}",)))
 
 
