@@ -108,8 +108,11 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
         ({"sweep": True, "settings": ("dflash,nodes=3",)}, "setting 'dflash,nodes=3': nodes is 3"),
         ({"precision": "int3"}, "precision is 'int3'.*exact, mixed, half"),
         ({"inflate": 17}, "inflate is 17"),
-        ({"peers": ("transformers-assisted",)}, "assistant is None.*--assistant FOLDER"),
-        ({"peers": ("transformers",), "assistant": "small"}, "assistant is 'small'.*--peers transformers-assisted"),
+        ({"peers": ("transformers-assisted",)}, "There is no assistant.*--assistant FOLDER"),
+        (
+            {"peers": ("transformers",), "assistant": "small"},
+            "assistant is 'small', without its peer.*--peers transformers-assisted",
+        ),
     ],
 )
 def test_settings_that_cannot_be_used(settings: dict[str, Any], message: str) -> None:

@@ -205,7 +205,10 @@ class DecodeBench(Workload):
                 raise ConfigError(f"peer is {peer!r}.", remedy=f"Known: {', '.join(PEERS)}.", param="peers")
         if (_ASSISTED in self.peers) != (self.assistant is not None):
             remedy = f"Give --peers {_ASSISTED} and --assistant FOLDER, a smaller model of the same tokens, together."
-            raise ConfigError(f"assistant is {self.assistant!r}.", remedy=remedy, param="assistant")
+            told = (
+                "There is no assistant." if self.assistant is None else f"{_told(self, 'assistant')}, without its peer."
+            )
+            raise ConfigError(told, remedy=remedy, param="assistant")
         if self.temperature > 0.0 and set(self.peers) - set(SAMPLING_PEERS):
             remedy = f"Above 0 peers draw other random numbers than we do; measured there: {', '.join(SAMPLING_PEERS)}."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")
