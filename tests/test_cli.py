@@ -107,8 +107,11 @@ def test_version(run: Run) -> None:
         (("--model", TARGET, "--method", "dflash", "text"), 2, "--drafter"),
         ((*MUTE, "--prompt-ids", "1", "--method", "lookup"), 2, "uses none"),
         ((*MUTE, "--prompt-ids", "1", "--lookup-file", "x"), 2, "and lookup is 0"),
-        (("--model", "/no/such/folder", "text"), 1, "no model"),
-        (("--model", TARGET, "--drafter", TARGET, "--prompt-ids", "1"), 1, "DFlashDraftModel"),
+        (("--model", "/no/such/folder", "text"), 2, "model is '/no/such/folder': there is no such model"),
+        (("--model", TARGET, "--drafter", TARGET, "--prompt-ids", "1"), 2, "DFlashDraftModel"),
+        (("--model", TARGET, "--drafter", "/no", "--prompt-ids", "1"), 2, "drafter is '/no': there is no such model"),
+        ((*MUTE, "--prompt-ids", "1", "--rescorer", "/no"), 2, "rescorer is '/no': there is no such model. Give a"),
+        (("--model", TARGET, "--method", "lookup", "--lookup-file", "x", "a"), 2, "lookup_file is 'x': it cannot be"),
     ],
 )
 def test_a_failure_is_one_line_on_stderr(run: Run, arguments: Any, code: int, message: str) -> None:

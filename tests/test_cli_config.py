@@ -6,11 +6,14 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from talking import DRAFT, TARGET, Run, run
+from tiny import GOLDEN
 
+from paceline import native
 from paceline.cli.app import app
 from paceline.cli.options import Decoding
 
@@ -30,6 +33,7 @@ apd_params:
   window: 24        # window_size is accepted, too
   kv_window: 8
 """
+DREAM, SMALL = GOLDEN / "apd-tiny" / "dream", GOLDEN / "apd-tiny" / "qwen2"
 PAIR = ("--model", TARGET, "--drafter", DRAFT)
 DRAFTED = {
     **{"block_size": 12, "overlap": 3, "diffusion_steps": 5, "candidate_num": 6, "draft_temperature": "adaptive"},
@@ -142,12 +146,36 @@ def test_the_table_has_a_line_for_each(run: Run, file: Path, tmp_path: Path) -> 
     assert found["settings"]["window"] == {"value": None, "from": "flag", "name": None}
 
 
+def test_native_passes_are_told_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def told() -> tuple[str, list[str]]:
+        return shown(run)["native"], run("config", "show").out.splitlines()[-1].split(maxsplit=2)
+
+    monkeypatch.delenv(native.VARIABLE, raising=False)
+    extension = ModuleType("extension")
+    vars(extension)["instruction_sets"] = lambda: ["a", "b"]
+    monkeypatch.setattr("paceline.native.choice._load", lambda: extension)
+    assert told() == ("a", ["native", "a", "machine"])
+    monkeypatch.setenv(native.VARIABLE, "b")
+    assert told() == ("b", ["native", "b", "PACELINE_NATIVE"])
+    monkeypatch.setenv(native.VARIABLE, "off")
+    assert told() == ("PACELINE_NATIVE is off.", ["native", "off", "PACELINE_NATIVE is off."])
+    monkeypatch.setenv(native.VARIABLE, "c")
+    refused = run("config", "show")
+    assert (refused.code, refused.out) == (2, "")
+    assert "PACELINE_NATIVE is 'c'" in refused.err
+    monkeypatch.delenv(native.VARIABLE)
+    monkeypatch.setattr("paceline.native.choice._load", lambda: None)
+    reason, row = told()
+    assert reason.startswith("The native extension was not built")
+    assert row == ["native", "off", reason]
+
+
 @pytest.mark.parametrize(
     ("arguments", "method", "message"),
     [
-        (("--model", "/no/such"), None, "There is no model '/no/such'. Give a folder"),
-        (("--model", "/no/such", "--drafter", "d"), "dflash", "the method is taken to be dflash"),
-        (("--model", "/no/such", "--verifier", "v"), "apd", "the method is taken to be apd"),
+        (("--model", "/no/such"), None, "model is '/no/such': there is no such model. Give a folder"),
+        (("--model", "/no/such", "--drafter", DRAFT), "dflash", "the method is taken to be dflash"),
+        (("--model", "/no/such", "--verifier", TARGET), "apd", "the method is taken to be apd"),
         (("--model", "/no/such", "--method", "diffusion"), "diffusion", "the method is taken to be diffusion"),
     ],
 )
@@ -158,6 +186,40 @@ def test_a_model_that_is_not_here(run: Run, arguments: Any, method: str | None, 
     assert message in told.err
     assert told.err.count("\n") == 1
     assert run("config", "show", *arguments).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--drafter", "/no"), "drafter is '/no': there is no such model."),
+        (("--drafter", "owner/name"), "drafter is 'owner/name': it is no folder here, and was not downloaded before."),
+        (("--drafter", TARGET), "A drafter must be one of"),
+        (("--drafter", DRAFT, "--rescorer", "/no"), "rescorer is '/no': there is no such model."),
+        (
+            ("--drafter", DRAFT, "--lookup", 3, "--lookup-file", "/no"),
+            "lookup_file is '/no': it cannot be read: No such",
+        ),
+        (("--method", "lookup", "--lookup-file", "/no"), "lookup_file is '/no': it cannot be read: No such"),
+        (("--model", "/none", "--drafter", "/no"), "drafter is '/no': there is no such model."),
+        (("--model", DREAM, "--verifier", "/no"), "verifier is '/no': there is no such model."),
+        (("--model", DREAM, "--verifier", SMALL, "--ngrams", "/no"), "ngrams is '/no': it has no ngrams.npz."),
+    ],
+)
+def test_whatever_is_not_here_is_warned_of(run: Run, arguments: Any, told: str) -> None:
+    found = run("config", "show", "--model", TARGET, *arguments)
+    assert found.code == 0
+    assert told in found.err
+    assert found.err.count("\n") == found.err.count("Warning: ") == 1 + ("/none" in arguments)
+
+
+def test_showing_creates_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("HOME", "XDG_CACHE_HOME", "HF_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    assert run("config", "show", "--json", "-", "--drafter", "owner/name").code == 0
+    told = run("config", "show", "--json", tmp_path / "missing" / "out.json")
+    assert (told.code, told.out) == (2, "")
+    assert f"there is no folder '{tmp_path / 'missing'}'. Make it first, or give - for stdout." in told.err
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", [("generate", "text"), ("config", "show")])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from talking import DRAFT, END, TARGET, talking_pair
 
-from paceline import LLM, Completion, Infill, PacelineError, Sampling, Stats, Usage
+from paceline import LLM, Completion, Infill, Sampling, Stats, Usage
 from paceline.completion import Chunk
 from paceline.errors import BadRequest, CheckpointError, ConfigError, ContextOverflow
 
@@ -349,6 +349,7 @@ def test_nothing_is_decoded_where_one_of_many_prompts_is_bad(llm: LLM, monkeypat
         ({"method": "lookup", "drafter": DRAFT}, "uses none"), ({"lookup": 3}, "lookup is set"),
         ({"max_batch": 0}, "max_batch"), ({"drafter": DRAFT, "block_size": 0}, "block_size"),
         ({"drafter": DRAFT, "block_size": 65}, "block_size"), ({"profile": "phone"}, "profile is 'phone'"),
+        ({"explain": "yes"}, "explain is 'yes'"), ({"explain": 1}, "explain is 1"),
         ({"dflash_params": {"overlap": 99}}, "dflash_params.overlap is 99"), ({"apd_params": 3}, "apd_params is 3"),
     ],
 )  # fmt: skip
@@ -359,13 +360,12 @@ def test_settings_that_cannot_be_used(settings: dict[str, Any], match: str) -> N
 
 
 def test_models_that_are_not_there_or_do_not_fit(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no-such-model"):
-        LLM("no-such-model")
-    with pytest.raises(CheckpointError):
-        LLM(tmp_path)
-    with pytest.raises(CheckpointError):
+    for model in ("no-such-model", tmp_path):
+        with pytest.raises(ConfigError, match=f"model is '{model}'"):
+            LLM(model)
+    with pytest.raises(ConfigError, match=r"drafter is .*\. A drafter must be one of: DFlashDraftModel"):
         LLM(TARGET, drafter=TARGET)
-    with pytest.raises(PacelineError):
+    with pytest.raises(CheckpointError, match="is a DFlash drafter"):
         LLM(DRAFT)
 
 

@@ -8,7 +8,7 @@ PacelineError
 └── CheckpointError         500  a model folder that cannot be loaded
     ├── UnsafeCheckpoint    500  pickle, remote code or a file built to mislead
     ├── UnsupportedModel    500  a family or a feature that Paceline does not run
-    └── VocabularyMismatch  500  two models that do not speak the same tokens
+    └── VocabularyMismatch  400  two models that do not speak the same tokens
 
 Each message says what was wrong, with which value, and what to do. Asserts elsewhere are for our own bugs.
 This module knows nothing of HTTP frameworks; it only states the status a server answers with.
@@ -92,4 +92,6 @@ class UnsupportedModel(CheckpointError):
 
 
 class VocabularyMismatch(CheckpointError):
-    """Two models, or a model and a tokenizer, that do not speak the same tokens."""
+    """Two models, or a model and a tokenizer, that do not speak the same tokens; each may be in order by itself."""
+
+    http_status = 400

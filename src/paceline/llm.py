@@ -21,6 +21,7 @@ import torch
 from paceline.completion import Chunk, Completion
 from paceline.decode.choice import Asked, choose
 from paceline.decode.methods import Parts, decoder_of, target_of
+from paceline.decode.named import Partner, check_files, find_partner, named_by
 from paceline.decode.ngram_table import ngrams_for
 from paceline.decode.noise import derive_seed, draw_seed
 from paceline.decode.profiles import Profile, profile_of
@@ -30,14 +31,14 @@ from paceline.decode.settings import MethodSettings, settings_of
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
+from paceline.models.config_file import model_config
 from paceline.models.device import device_named
-from paceline.models.diffusion_spec import diffusion_of
 from paceline.models.json_file import read_json
 from paceline.models.load import load_drafter, load_transformer
 from paceline.models.options import Method, Precision
 from paceline.models.pairs import end_tokens, usable_tokens
 from paceline.models.precision import dtypes_of
-from paceline.models.resolve import resolve
+from paceline.models.spec import Spec, transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.request import Infill, Message, Prompt, Sampling
 from paceline.text import Tokenizer, load_tokenizer
@@ -74,8 +75,9 @@ class LLM:
             method alone, as in a file (docs/configuration.md).
 
     Raises:
+        ConfigError: settings that cannot be used together, or that are of another method; a model, a drafter or a file
+            that is not there, or not what its setting wants.
         CheckpointError: a folder that cannot be loaded. VocabularyMismatch: two models of other tokens.
-        ConfigError: settings that cannot be used together, or that are of another method.
     """
 
     def __init__(
@@ -96,38 +98,41 @@ class LLM:
         precision = below["precision"] if precision is None else precision
         max_batch = below["max_batch"] if max_batch is None else max_batch
         _check_batch(max_batch)
-        chosen, folder, partner_name = choose(Asked(method, drafter, verifier), model)
-        own = settings_of(chosen, settings, below)
-        beside = None if partner_name is None else resolve(partner_name)
-        config = read_json(folder / "config.json")
-        if beside is not None and chosen == "apd":
-            _check_verifier(beside)
+        _check_switch("explain", explain)
+        choice = choose(Asked(method, drafter, verifier), model)
+        own = settings_of(choice.method, settings, below)
         place = device_named(device)
-        self.max_batch, self.tokenizer = max_batch, load_tokenizer(folder)
-        self.model = _load_target(folder, precision, place)
+        # Whatever can be told to be wrong is told before weights are read, which takes long.
+        config = model_config(choice.folder)
+        spec = transformer_spec(config)
+        beside = find_partner(choice, spec)
+        check_files(own)
+        self.max_batch, self.tokenizer = max_batch, load_tokenizer(choice.folder)
+        self._usable_tokens = usable = _shared_tokens(spec, beside, self.tokenizer)
+        known = read_known(own, self.tokenizer, usable)
+        rescorer = rescorer_for(own, spec, self.tokenizer, usable, place)
+        self.model = _load_target(choice.folder, precision, place)
         self.drafter = self.verifier = None
-        if beside is not None and chosen == "dflash":
+        if beside is not None and choice.method == "dflash":
             dtypes = dtypes_of(precision, config, place)
             self.drafter = load_drafter(
-                beside, self.model, dtypes.draft, place, int8_group=dtypes.int8_group, keep_weights=False
+                beside.folder, self.model, dtypes.draft, place, int8_group=dtypes.int8_group, keep_weights=False
             )
         elif beside is not None:
-            self.verifier = _load_target(beside, precision, place)
-        self.end_token_ids = end_tokens(folder, self.model.spec.eos_token_ids, self.tokenizer)
-        partner = self.drafter or self.verifier
-        self._usable_tokens = usable_tokens(self.model, partner, self.tokenizer, beside)
+            self.verifier = _load_target(beside.folder, precision, place)
+        self.end_token_ids = end_tokens(choice.folder, spec.eos_token_ids, self.tokenizer)
         parts = Parts(
             model=self.model,
-            partner=partner,
-            usable_tokens=self._usable_tokens,
+            partner=self.drafter or self.verifier,
+            usable_tokens=usable,
             end_token_ids=self.end_token_ids,
             settings=own,
-            ngrams=ngrams_for(own, beside, self.verifier),
-            rescorer=rescorer_for(own, self.model, self.tokenizer, self._usable_tokens),
-            known=read_known(own, self.tokenizer, self._usable_tokens),
+            ngrams=ngrams_for(own, None if beside is None else beside.folder, self.verifier),
+            rescorer=rescorer,
+            known=known,
             scored=explain,
         )
-        self._decoder: Decoder[Any] = decoder_of(chosen, parts)
+        self._decoder: Decoder[Any] = decoder_of(choice.method, parts)
 
     @property
     def method(self) -> str:
@@ -235,6 +240,11 @@ def _check_batch(max_batch: int) -> None:
         )
 
 
+def _check_switch(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise ConfigError(f"{name} is {value!r:.80}.", remedy="It must be True or False.", param=name)
+
+
 def _load_target(folder: Path, precision: Precision, device: torch.device) -> Transformer:
     """A whole model: any but a drafter."""
     dtypes = dtypes_of(precision, read_json(folder / "config.json"), device)
@@ -248,7 +258,13 @@ def _load_target(folder: Path, precision: Precision, device: torch.device) -> Tr
     )
 
 
-def _check_verifier(folder: Path) -> None:
-    if diffusion_of(read_json(folder / "config.json")) is not None:
-        told = f"verifier is {str(folder)!r:.80}, a diffusion language model: it has no next token."
-        raise ConfigError(told, remedy="Give a small autoregressive model of the same tokenizer.", param="verifier")
+def _shared_tokens(spec: Spec, beside: Partner | None, tokenizer: Tokenizer | None) -> int:
+    """How many ids may be drawn.
+
+    Raises:
+        VocabularyMismatch: as `usable_tokens`; names the setting of the partner.
+    """
+    if beside is None:
+        return usable_tokens(spec, None, tokenizer, None)
+    with named_by(beside.param, beside.name):
+        return usable_tokens(spec, beside.spec, tokenizer, beside.folder)

@@ -27,7 +27,6 @@ from paceline.bench.quality_report import compared_models, show_quality
 from paceline.bench.report import save_plot
 from paceline.decode.ngram_table import NgramTable, Owner, save_ngram_table
 from paceline.errors import (
-    CheckpointError,
     ConfigError,
     ContextOverflow,
     PacelineError,
@@ -134,7 +133,7 @@ def test_a_table_of_ngrams_works_as_in_the_public_api(
         (tmp_path, r"has no ngrams\.npz"),
         (table_of(tmp_path / "other", SMALL), "another verifier"),
     ):
-        with pytest.raises(CheckpointError, match=message):
+        with pytest.raises(ConfigError, match=message):
             bench_quality(replace(options, settings=(f"apd,ngrams={place}",)))
 
 
@@ -253,7 +252,7 @@ def test_tables_and_picture(options: QualityBench, models: dict[str, Path], tmp_
         ({"target": "dllm", "drafter": None, "settings": ("ar",)}, UnsupportedModel, "a diffusion language model"),
         ({"drafter": None}, ConfigError, "setting 'dflash,block_size=4': the target has no drafter. Name one"),
         ({"verifier": None}, ConfigError, "has no verifier. Name the small autoregressive model"),
-        ({"target": "nowhere"}, PacelineError, "There is no model 'nowhere'"),
+        ({"target": "nowhere"}, PacelineError, "target is 'nowhere': there is no such model"),
         ({"kinds": ("poems",)}, ConfigError, "kind is 'poems'"),
     ],
 )

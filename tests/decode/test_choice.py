@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from paceline.decode.choice import Asked, Choice, choose, choose_method, named_model
-from paceline.errors import CheckpointError, ConfigError
+from paceline.errors import ConfigError
 from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_DRAFTER, BUNDLED_TARGET, bundled_folder
 
 
@@ -79,8 +79,12 @@ def test_config_json_alone_decides(folders: dict[str, Path]) -> None:
     assert choose(Asked(verifier="v"), folders["dllm"]) == Choice("apd", folders["dllm"], "v")
     with pytest.raises(ConfigError, match="the model is autoregressive"):
         choose(Asked("apd"), folders["target"])
-    with pytest.raises(CheckpointError, match="no model"):
+    with pytest.raises(ConfigError, match="model is 'no-such-model': there is no such model") as caught:
         choose(Asked(), "no-such-model")
+    assert caught.value.param == "model"
+    with pytest.raises(ConfigError, match=r"the folder has no config\.json") as caught:
+        choose(Asked(), folders["target"].parent)
+    assert caught.value.param == "model"
 
 
 def test_the_bundled_target_brings_its_drafter() -> None:

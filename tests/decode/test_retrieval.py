@@ -77,8 +77,8 @@ def test_ids_that_are_never_drawn_are_left_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "tokenizer", "message"),
     [
-        ("missing.txt", TOKENIZER, "cannot be read: [Errno 2]"),
-        (".", TOKENIZER, "cannot be read: [Errno 21]"),
+        ("missing.txt", TOKENIZER, "cannot be read: No such file"),
+        (".", TOKENIZER, "cannot be read: Is a directory"),
         ("latin.txt", TOKENIZER, "cannot be read: 'utf-8' codec"),
         ("nul\0.txt", TOKENIZER, "cannot be read: "),
         ("good.txt", None, "the checkpoint has no tokenizer"),

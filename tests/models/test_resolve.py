@@ -9,7 +9,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from paceline.errors import CheckpointError
+from paceline.errors import ConfigError
 from paceline.models.resolve import resolve
 from paceline.zoo import catalog
 
@@ -26,8 +26,15 @@ def test_a_folder_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_name_of_no_form_is_refused_with_the_three_forms(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: pytest.fail("went online"))
-    with pytest.raises(CheckpointError, match=r"a folder, the name of a bundled model, or a hub id \(owner/name\)"):
-        resolve(name)
+    forms = r"a folder, the name of a bundled model, or a hub id \(owner/name\)"
+    with pytest.raises(ConfigError, match=f"^drafter is .*: there is no such model. Give {forms}") as caught:
+        resolve(name, "drafter")
+    assert caught.value.param == "drafter"
+
+
+def test_what_is_no_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^model is 3: that is no name of a model\. Give a folder"):
+        resolve(3)  # type: ignore[arg-type]
 
 
 def test_bundled_models_are_found_by_name_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +79,7 @@ def test_a_failed_download_names_the_id_and_the_forms(
         raise failure()
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
-    with pytest.raises(CheckpointError, match=r"'owner/name'.*a folder, the name of a bundled model"):
+    with pytest.raises(ConfigError, match=r"^model is 'owner/name'.*a folder, the name of a bundled model"):
         resolve("owner/name")
 
 
@@ -83,5 +90,5 @@ def test_without_a_download_there_is_what_was_downloaded_before(
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: str(tmp_path / "config.json"))
     assert resolve("owner/name", download=False) == tmp_path
     monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *_: None)
-    with pytest.raises(CheckpointError, match=r"'owner/name' is no folder here, and was not downloaded before"):
+    with pytest.raises(ConfigError, match=r"'owner/name': it is no folder here, and was not downloaded before"):
         resolve("owner/name", download=False)

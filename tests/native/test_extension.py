@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from types import ModuleType
 
 import pytest
 import torch
@@ -29,7 +30,7 @@ def test_off_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_not_built_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(native.VARIABLE, raising=False)
-    monkeypatch.setattr("paceline.native.extension._load", lambda: None)
+    monkeypatch.setattr("paceline.native.choice._load", lambda: None)
     assert "not built" in str(native.why_not())
     assert native.instruction_sets() == ()
 
@@ -46,6 +47,36 @@ def test_an_unknown_set_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(native.VARIABLE, "mmx")
     with pytest.raises(ConfigError, match="mmx"):
         native.why_not()
+
+
+def test_the_environment_counts_as_it_is_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows from it is kept by what it says, and not worked out again."""
+    asked = list[str]()
+
+    def sets() -> list[str]:
+        asked.append("asked")
+        return ["new", "old"]
+
+    extension = ModuleType("extension")
+    vars(extension)["instruction_sets"] = sets
+    monkeypatch.setattr("paceline.native.choice._load", lambda: extension)
+    for said, used in ((None, "new"), ("old", "old"), ("", "new"), ("off", "PACELINE_NATIVE is off."), ("new", "new")):
+        monkeypatch.delenv(native.VARIABLE, raising=False)
+        if said is not None:
+            monkeypatch.setenv(native.VARIABLE, said)
+        assert native.in_use() == native.in_use() == used
+    assert asked == ["asked"]
+
+
+def test_it_can_be_asked_for_without_torch() -> None:
+    code = (
+        "import sys; from paceline import native; native.in_use();"
+        "assert not {'torch', 'numpy'} & set(sys.modules); native.applies_to; assert 'torch' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert {name for name in native.__all__ if not hasattr(native, name)} == set()
+    with pytest.raises(AttributeError, match=r"'paceline\.native' has no attribute 'nothing'"):
+        native.nothing  # noqa: B018
 
 
 @needs_native

@@ -13,7 +13,7 @@ from paceline.decode.settings import EVERY_METHOD, Own, settings_of
 from paceline.errors import ConfigError
 from paceline.settings import canonical
 
-__all__ = ["Configuration", "MethodName", "read_configuration"]
+__all__ = ["Configuration", "MethodName", "method_named", "read_configuration"]
 
 MethodName = Literal["ar", "dflash", "verifier", "diffusion", "apd"]
 """Who answers: the target plainly or with its drafter, the verifier plainly, the diffusion model alone or with it."""
@@ -33,13 +33,18 @@ class Configuration:
     settings: Own | None = None
 
 
+def method_named(text: str) -> str:
+    """The first word of a setting, which names its method, whether there is one or not."""
+    return text.partition(",")[0].strip()
+
+
 def read_configuration(text: str) -> Configuration:
     """The setting that is written so.
 
     Raises:
         ConfigError: no such method or word, or a value that cannot be used; names all three.
     """
-    method, *words = (part.strip() for part in text.split(","))
+    method, words = method_named(text), [part.strip() for part in text.split(",")[1:]]
     try:
         if method not in get_args(MethodName):
             raise ConfigError(f"There is no method {method!r}.", remedy=f"Known: {', '.join(get_args(MethodName))}.")

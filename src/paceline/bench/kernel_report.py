@@ -29,8 +29,7 @@ _CACHED = 1.25
 def show_kernels(result: Result, console: Console | None = None) -> None:
     """Print a table for the products of each model and one for the passes, and what to conclude from them."""
     console = console or Console()
-    machine = f"{machine_told(result)}; native: {result['machine']['native'].rstrip('.')}"
-    for line in (f"{measured_models(result['settings'])}, float32. {machine}.", *told_ceilings(result)):
+    for line in (f"{measured_models(result['settings'])}, float32. {machine_told(result)}.", *told_ceilings(result)):
         console.print(line, markup=False, highlight=False)
     found = result["points"]
     for model in dict.fromkeys(point["model"] for point in found):

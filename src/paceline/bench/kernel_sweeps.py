@@ -21,7 +21,7 @@ from paceline.bench.peers.llama import llama_passes
 from paceline.bench.products import TORCH, Form, forms, in_pass, linears, variants
 from paceline.models.drafter import Drafter
 from paceline.models.linear import Linear
-from paceline.models.load import resolve
+from paceline.models.resolve import resolve
 from paceline.models.transformer import Transformer
 
 __all__ = ["CALL", "PASS", "Part", "Sweep", "call_sweeps", "model_sweeps", "peer_sweeps"]
@@ -88,7 +88,7 @@ def model_sweeps(model: str | Path, drafter: str | Path | None, rows: Sequence[i
     Raises:
         CheckpointError: a model that cannot be used.
     """
-    folders = (resolve(model), None if drafter is None else resolve(drafter))
+    folders = (resolve(model), None if drafter is None else resolve(drafter, "drafter"))
     loaded = {variant: load_models(variant, *folders) for variant in variants()}
     found = []
     for name in loaded[TORCH]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from paceline import __version__, native
+from paceline import __version__
 from paceline.bench.ceilings import Ceilings
 from paceline.bench.kernel_figures import DEFINITIONS, call_microseconds, points
 from paceline.bench.kernel_options import KernelBench
@@ -47,7 +47,7 @@ def bench_kernels(options: KernelBench) -> dict[str, Any]:
             "bench": "kernels",
             "paceline": __version__,
             "settings": _settings(options, sweeps),
-            "machine": machine_facts(torch.device("cpu")) | {"native": native.why_not() or native.instructions()},
+            "machine": machine_facts(torch.device("cpu")),
             "ceilings": ceilings.figures(),
             "what_else_ran": others,
             "definitions": DEFINITIONS,

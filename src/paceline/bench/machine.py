@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from paceline import native
 from paceline.hardware import cpu_name
 
 __all__ = ["machine_ceilings", "machine_facts", "watch_machine"]
@@ -28,7 +29,7 @@ _REPEATS, _ENOUGH_SECONDS = 5, 1.0
 
 
 def machine_facts(device: torch.device) -> dict[str, Any]:
-    """Processor, cores this process may use, software, and torch's threads now."""
+    """Processor, cores this process may use, software, torch's threads now; what native passes use, or why none are."""
     gpu = torch.cuda.get_device_name(device) if device.type == "cuda" else None
     return {
         "cpu": cpu_name(),
@@ -38,6 +39,7 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
+        "native": native.in_use(),
     }
 
 

@@ -30,8 +30,9 @@ from paceline.decode.denoiser import Denoiser, check_diffuses
 from paceline.decode.target import Target
 from paceline.errors import UnsupportedModel
 from paceline.models.attention import Attend
+from paceline.models.config_file import model_config
 from paceline.models.diffusion_spec import Diffusion
-from paceline.models.load import model_config, resolve
+from paceline.models.resolve import resolve
 from paceline.models.spec import Spec, transformer_spec
 from paceline.models.transformer import Output, Transformer
 from paceline.progress import progress
@@ -62,12 +63,12 @@ def bench_memory(options: MemoryBench) -> dict[str, Any]:
         CheckpointError: a model that cannot be used, or is of the other kind.
     """
     model = options.model or BUNDLED_TARGET
-    target = _spec_of(model)
+    target = _spec_of(model, "model")
     if target.diffusion is not None:
         told = f"model is {str(model)!r:.80}, a diffusion language model."
         raise UnsupportedModel(told, remedy="Name it with --dllm.", param="model")
     whole = replace(target, windows=(None,) * target.num_layers)  # a diffusion model sees the whole text
-    dllm = whole if options.dllm is None else _spec_of(options.dllm)
+    dllm = whole if options.dllm is None else _spec_of(options.dllm, "dllm")
     if options.dllm is not None:
         check_diffuses(dllm)
     with progress("bench", len(options.lengths)) as advance:
@@ -142,8 +143,8 @@ def exponent(lengths: Sequence[int], sizes: Sequence[int]) -> float:
     return linear_regression([log(each) for each in lengths], [log(each) for each in sizes]).slope
 
 
-def _spec_of(name: Any) -> Spec:
-    return transformer_spec(model_config(resolve(name)))
+def _spec_of(name: Any, param: str) -> Spec:
+    return transformer_spec(model_config(resolve(name, param)))
 
 
 def _small(spec: Spec, context_tokens: int) -> Spec:

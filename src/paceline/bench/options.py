@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from paceline.bench.configuration import Configuration, read_configuration
+from paceline.bench.configuration import Configuration, method_named, read_configuration
 from paceline.errors import ConfigError
 from paceline.models.options import (
     PROMISES,
@@ -21,7 +21,7 @@ from paceline.models.options import (
     Threads,
     check_precision,
 )
-from paceline.settings import Setting, check_ranges
+from paceline.settings import Setting, check_ranges, fields_of
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -68,6 +68,15 @@ _BESIDE_SWEEP = {
     "block_sizes": "Leave it out, or write it as --setting dflash,block_size=8.",
 }
 """What to do about settings that have no place in a sweep."""
+
+_AS_DFLASH = "Write dflash,candidate_num=6."
+
+_ELSEWHERE = {
+    "ar": "Leave it out: plain decoding is always measured.",
+    "lookup": "Write dflash,lookup=10 for it beside drafts; paceline bench decode --method lookup measures it alone.",
+    **dict.fromkeys(("verifier", "diffusion", "apd"), "paceline bench quality measures this one."),
+}
+"""What to do about settings of other methods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +174,11 @@ class DecodeBench(Workload):
         Raises:
             ConfigError: a setting that is none of DFlash.
         """
-        found = [read_configuration(text) for text in dict.fromkeys(self.settings)]
-        for each in found:
-            if each.method != "dflash":
-                remedy = "A sweep varies DFlash: write dflash,candidate_num=6. Plain decoding is always measured."
-                raise ConfigError(f"setting {each.name!r:.80} is of another method.", remedy=remedy, param="settings")
-        return found
+        for text in self.settings:
+            if (method := method_named(text)) != "dflash":
+                told = f"setting {text!r:.80} begins with {method!r:.40}: a sweep measures settings of dflash."
+                raise ConfigError(told, remedy=_ELSEWHERE.get(method, _AS_DFLASH), param="settings")
+        return [read_configuration(text) for text in dict.fromkeys(self.settings)]
 
     def _check_methods(self) -> None:
         for method in self.methods:
@@ -178,17 +186,17 @@ class DecodeBench(Workload):
                 remedy = f"There are: {', '.join(get_args(Drafting))}; ar is always measured."
                 raise ConfigError(f"method is {method!r:.40}.", remedy=remedy, param="methods")
         if self.block_sizes and self.methods and "dflash" not in self.methods:
-            told = f"block_sizes is {self.block_sizes!r:.80}, and the only method is {self.methods[0]!r}."
+            told = f"{_told(self, 'block_sizes')}, and the only method is {self.methods[0]!r}."
             raise ConfigError(told, remedy="Leave it out, or add --method dflash.", param="block_sizes")
 
     def _check_sweep(self) -> None:
         """What goes with a sweep, and what only with it."""
         for name in ("methods", "peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
             if getattr(self, name):
-                told = f"{name} is {getattr(self, name)!r:.80}, {'and' if self.sweep else 'without'} --sweep."
+                told = f"{_told(self, name)}, {'and' if self.sweep else 'without'} --sweep."
                 raise ConfigError(told, remedy=_BESIDE_SWEEP.get(name, "Add --sweep, or leave it out."), param=name)
         if self.sweep and self.settings and self.rescorer is not None:
-            told = f"rescorer is {str(self.rescorer)!r:.80}, and the settings are given."
+            told = f"{_told(self, 'rescorer')}, and {_told(self, 'settings')}."
             remedy = "Write it as --setting dflash,candidate_num=32,rescorer=…"
             raise ConfigError(told, remedy=remedy, param="rescorer")
         if len(self.temperatures) > 1 and not self.sweep:
@@ -201,7 +209,10 @@ class DecodeBench(Workload):
                 raise ConfigError(f"peer is {peer!r}.", remedy=f"Known: {', '.join(PEERS)}.", param="peers")
         if (_ASSISTED in self.peers) != (self.assistant is not None):
             remedy = f"Give --peers {_ASSISTED} and --assistant FOLDER, a smaller model of the same tokens, together."
-            raise ConfigError(f"assistant is {self.assistant!r}.", remedy=remedy, param="assistant")
+            told = (
+                "There is no assistant." if self.assistant is None else f"{_told(self, 'assistant')}, without its peer."
+            )
+            raise ConfigError(told, remedy=remedy, param="assistant")
         if self.temperature > 0.0 and set(self.peers) - set(SAMPLING_PEERS):
             remedy = f"Above 0 peers draw other random numbers than we do; measured there: {', '.join(SAMPLING_PEERS)}."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")
@@ -234,6 +245,14 @@ class CurveBench(Workload):
                 raise ConfigError(f"{name} is empty.", remedy="Name at least one.", param=name)
         for precision in self.precisions:
             check_precision(precision)
+
+
+def _told(options: DataclassInstance, name: str) -> str:
+    """A setting as users write it: `block_size is 4 and 8`, since the flag that may be repeated says one of them."""
+    field = next(field for field in fields_of(type(options)) if field.name == name)
+    value = getattr(options, name)
+    words = map(repr, value) if isinstance(value, tuple) else (repr(str(value)),)
+    return f"{next(iter(field.other_names), name)} is {' and '.join(words):.80}"
 
 
 def as_plain_data(options: DataclassInstance) -> dict[str, Any]:

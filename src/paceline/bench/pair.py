@@ -16,7 +16,8 @@ import torch
 from paceline.bench.kernel_options import KernelBench
 from paceline.bench.options import Workload
 from paceline.models.inflate import inflate_drafter, inflate_transformer
-from paceline.models.load import load_drafter, load_transformer, resolve
+from paceline.models.load import load_drafter, load_transformer
+from paceline.models.resolve import resolve
 from paceline.models.save import save_drafter, save_transformer
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET, bundled_folder
 
@@ -32,11 +33,12 @@ def measured_pair(options: Workload | KernelBench) -> Iterator[tuple[str | Path,
     if options.inflate == 1:
         yield model, drafter
         return
+    folders = resolve(model), None if drafter is None else resolve(drafter, "drafter")
     with TemporaryDirectory(prefix="paceline-") as place:
-        yield _inflated(resolve(model), drafter, options.inflate, Path(place))
+        yield _inflated(*folders, options.inflate, Path(place))
 
 
-def _inflated(folder: Path, drafter: str | Path | None, factor: int, place: Path) -> tuple[Path, Path | None]:
+def _inflated(folder: Path, drafter: Path | None, factor: int, place: Path) -> tuple[Path, Path | None]:
     target = load_transformer(folder, torch.float32, trainable=True)
     wide = inflate_transformer(target, factor)
     save_transformer(wide, place / "target", torch.float32)
@@ -46,6 +48,6 @@ def _inflated(folder: Path, drafter: str | Path | None, factor: int, place: Path
             shutil.copyfile(file, place / "target" / file.name)
     if drafter is None:
         return place / "target", None
-    module = load_drafter(resolve(drafter), target, torch.float32, trainable=True)
+    module = load_drafter(drafter, target, torch.float32, trainable=True)
     save_drafter(inflate_drafter(module, wide, factor), place / "drafter", torch.float32)
     return place / "target", place / "drafter"

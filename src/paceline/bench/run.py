@@ -41,7 +41,7 @@ from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder
 from paceline.llm import LLM
-from paceline.models.load import resolve
+from paceline.models.resolve import resolve
 from paceline.progress import progress
 from paceline.request import Sampling
 from paceline.zoo.catalog import BUNDLED_DRAFTER, BUNDLED_TARGET
@@ -128,8 +128,8 @@ def _given(
 ) -> Given:
     return Given(
         folder=resolve(model),
-        drafter_folder=None if drafter is None else resolve(drafter),
-        assistant_folder=None if options.assistant is None else resolve(options.assistant),
+        drafter_folder=None if drafter is None else resolve(drafter, "drafter"),
+        assistant_folder=None if options.assistant is None else resolve(options.assistant, "assistant"),
         dtype=llm.model.dtype,
         device=llm.target.device,
         exact=options.precision == "exact",

@@ -35,9 +35,11 @@ from paceline.bench.variants import Variant, asked_variants, chain_name, sweep_v
 from paceline.decode.autoregressive import Autoregressive
 from paceline.decode.dflash import DFlash
 from paceline.decode.methods import Parts, decoder_of
+from paceline.decode.named import check_files
 from paceline.decode.ngram_table import NgramTable
 from paceline.decode.rescoring import rescorer_for
 from paceline.decode.retrieval import read_known
+from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder
 from paceline.errors import ConfigError
@@ -82,6 +84,7 @@ def bench_sweep(options: DecodeBench) -> dict[str, Any]:
         PacelineError: settings, prompts or models that cannot be used; nothing has been measured then.
     """
     scenarios, heats = read_scenarios(options), options.temperatures or _TEMPERATURES
+    _check_files(options)
     with threads(options.threads), measured_pair(options) as (model, drafter):
         if drafter is None:
             raise ConfigError("A sweep needs a drafter.", remedy="Name one with --drafter.", param="drafter")
@@ -116,6 +119,14 @@ def bench_sweep(options: DecodeBench) -> dict[str, Any]:
         }
 
 
+def _check_files(options: DecodeBench) -> None:
+    """Refuse what variants name and is not there, before any weights are read."""
+    for each in options.configurations:
+        check_files(each.settings)
+    if options.rescorer is not None:
+        check_files(Speculation(rescorer=options.rescorer))
+
+
 def _block_size(llm: LLM) -> int:
     assert llm.drafter is not None, "a sweep has a drafter"
     return llm.drafter.spec.block_size
@@ -136,7 +147,7 @@ def _decoders(llm: LLM, variants: Sequence[Variant]) -> dict[str, Decoder[Any]]:
     for variant in variants:
         named = str(variant.settings.rescorer)
         if named not in loaded:
-            loaded[named] = rescorer_for(variant.settings, llm.model, llm.tokenizer, usable)
+            loaded[named] = rescorer_for(variant.settings, llm.model.spec, llm.tokenizer, usable, llm.target.device)
         parts = Parts(
             model=llm.model,
             partner=llm.drafter,

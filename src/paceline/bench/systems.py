@@ -16,6 +16,7 @@ from paceline.bench.configuration import Configuration
 from paceline.bench.footprint import weight_bytes
 from paceline.bench.quality_options import QualityBench
 from paceline.decode.methods import Parts, decoder_of
+from paceline.decode.named import check_files
 from paceline.decode.ngram_table import ngrams_for
 from paceline.decode.rescoring import rescorer_for
 from paceline.decode.retrieval import read_known
@@ -23,9 +24,10 @@ from paceline.decode.target import Target
 from paceline.engine.loop import Decoder
 from paceline.errors import ConfigError
 from paceline.llm import LLM
-from paceline.models.load import check_same_tokens, resolve
+from paceline.models.load import check_same_tokens
 from paceline.models.options import Method
 from paceline.models.pairs import usable_tokens
+from paceline.models.resolve import resolve
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
 from paceline.zoo.catalog import BUNDLED_DLLM, BUNDLED_TARGET, BUNDLED_VERIFIER
@@ -76,8 +78,8 @@ class Models:
         """A decoder for each.
 
         Raises:
-            ConfigError: dflash, and the target has no drafter.
-            CheckpointError: apd with a table of n-grams that cannot be read, or is of another verifier.
+            ConfigError: dflash, and the target has no drafter; apd, and its table of n-grams cannot be read, or is of
+                another verifier.
         """
         return [self._system(configuration) for configuration in configurations]
 
@@ -93,15 +95,16 @@ class Models:
             remedy = "Name one with --drafter, or name the settings without dflash."
             raise ConfigError(told, remedy=remedy, param="drafter")
         method = "ar" if configuration.method == "verifier" else configuration.method
+        own, device = configuration.settings, llm.model.embed.weight.device
         parts = Parts(
             model=model,
             partner=partner,
             usable_tokens=self.usable_tokens,
             end_token_ids=llm.end_token_ids,
-            settings=configuration.settings,
-            ngrams=ngrams_for(configuration.settings, self.verifier_folder, self.verifier),
-            known=read_known(configuration.settings, llm.tokenizer, self.usable_tokens),
-            rescorer=rescorer_for(configuration.settings, llm.model, llm.tokenizer, self.usable_tokens),
+            settings=own,
+            ngrams=ngrams_for(own, self.verifier_folder, self.verifier),
+            known=read_known(own, llm.tokenizer, self.usable_tokens),
+            rescorer=rescorer_for(own, llm.model.spec, llm.tokenizer, self.usable_tokens, device),
         )
         working = [each for each in (model, partner, parts.rescorer) if isinstance(each, nn.Module)]
         return System(configuration.name, decoder_of(method, parts), llm, weight_bytes(working))
@@ -111,10 +114,12 @@ def open_models(options: QualityBench) -> Models:
     """Load those that a setting needs, and the target, which judges; in exact precision.
 
     Raises:
+        ConfigError: a model or a file that is not there, of another kind than its place wants, or without a tokenizer.
         CheckpointError: a folder that cannot be loaded. VocabularyMismatch: models of other tokens.
-        ConfigError: a model of another kind than its place wants, or without a tokenizer.
     """
-    named = named_models(options)
+    named = {param: resolve(name, param) for param, name in named_models(options).items()}
+    for each in options.configurations:
+        check_files(each.settings)
     target, dllm, verifier = named["target"], named.get("dllm"), named.get("verifier")
     reader = LLM(target, drafter=options.drafter, device=options.device)
     reads, usable = _tokenizer_of(reader, "target", target), reader.target.usable_tokens
@@ -124,9 +129,9 @@ def open_models(options: QualityBench) -> Models:
     writer = LLM(dllm, verifier=verifier, method=method, device=options.device)
     writes = _tokenizer_of(writer, "dllm", dllm)
     check_same_tokens(writes.vocabulary, reads.vocabulary, more=True)
-    folder = None if verifier is None else resolve(verifier)
-    shared = usable_tokens(writer.model, writer.verifier, writes, folder)
-    return Models(reader, min(shared, usable), writer, writer.verifier, folder)
+    partner = None if writer.verifier is None else writer.verifier.spec
+    shared = usable_tokens(writer.model.spec, partner, writes, verifier)
+    return Models(reader, min(shared, usable), writer, writer.verifier, verifier)
 
 
 def _tokenizer_of(llm: LLM, param: str, name: str | Path) -> Tokenizer:

@@ -56,7 +56,10 @@ def company_notes(result: Result) -> list[str]:
 
 def _processor(result: Result) -> str:
     machine = result["machine"]
-    return f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}"
+    told = f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}"
+    if "native" not in machine:  # a result of an older version
+        return told
+    return f"{told}; native (float32 on the CPU): {machine['native'].rstrip('.')}"
 
 
 def _company(result: Result) -> str:

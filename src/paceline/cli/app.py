@@ -1,7 +1,7 @@
 """All commands, and how a failure is told: one red line on stderr, never a traceback.
 
 Exit codes: 0; 2 for a request or a setting that cannot be served; 130 for Ctrl-C; 1 for everything else, such as a
-broken checkpoint.
+broken checkpoint, or output that cannot be written.
 Knows no command's work. Nothing imported here imports torch.
 """
 
@@ -10,13 +10,14 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, NoReturn
 
 import typer
 
 from paceline import __version__
 from paceline.cli import bench, chat, config, demo, generate, train, zoo
-from paceline.cli.output import say_error, say_warning
+from paceline.cli.output import abandon_output, say_error, say_warning
 from paceline.errors import PacelineError
 
 __all__ = ["app", "main"]
@@ -61,8 +62,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except KeyboardInterrupt:  # before or after what Typer looks after
             sys.exit(130)
         except PacelineError as error:
-            say_error(str(error))
-            sys.exit(2 if error.http_status == 400 else 1)
+            _end(str(error), 2 if error.http_status == 400 else 1)
         except OSError as error:  # a full disk, a folder without permission
-            say_error(str(error))
-            sys.exit(1)
+            lost = abandon_output()
+            _end(f"stdout cannot be written: {error.strerror or error}." if lost else str(error), 1)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    """Tell of a failure, unless stderr cannot be written either, and end."""
+    with suppress(OSError):
+        say_error(message)
+    abandon_output()
+    sys.exit(code)

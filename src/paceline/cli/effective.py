@@ -1,11 +1,11 @@
 """The settings in effect, and where each of them came from.
 
-Reads at most config.json of a model that is on this machine: no weights, nothing from the network, no torch.
+Reads at most config.json of models that are on this machine: no weights, nothing from the network, no torch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,10 +14,13 @@ from typing import Any, Literal, NamedTuple
 from paceline.cli.flags import Layers
 from paceline.cli.options import Decoding, Drawing
 from paceline.decode.choice import Asked, Choice, choose, named_model
-from paceline.decode.settings import EVERY_METHOD, SWITCHED_BY, section_of, settings_of
-from paceline.errors import CheckpointError
+from paceline.decode.named import find_lookup_file, find_ngrams, find_partner, find_rescorer
+from paceline.decode.settings import EVERY_METHOD, SWITCHED_BY, Own, section_of, settings_of
+from paceline.errors import ConfigError, PacelineError
+from paceline.models.config_file import model_config
 from paceline.models.options import Method
 from paceline.models.resolve import resolve
+from paceline.models.spec import transformer_spec
 from paceline.settings import Field, fields_of
 
 __all__ = ["Effective", "Origin", "Shown", "effective"]
@@ -43,11 +46,13 @@ class Effective:
     Attributes:
         method: in effect; None where only the model, which is not here, could tell.
         missing: why the model could not be asked; empty where it could.
+        unusable: what else is named that is not there, or not what its setting wants; a sentence for each.
     """
 
     method: Method | None
     settings: tuple[Shown, ...]
     missing: str = ""
+    unusable: tuple[str, ...] = ()
 
 
 def effective(decoding: Decoding, drawing: Drawing, layers: Layers) -> Effective:
@@ -60,18 +65,44 @@ def effective(decoding: Decoding, drawing: Drawing, layers: Layers) -> Effective
     asked = Asked(decoding.method, decoding.drafter, decoding.verifier)
     choice, missing = _chosen(asked, decoding)
     method = choice.method if choice is not None else _foreseen(asked)
-    own = () if method is None else _of_method(method, decoding, layers)
+    own = None if method is None else settings_of(method, decoding.settings)
     models = _models(asked, choice, decoding, layers)
     general = (_shown(field, getattr(decoding, field.name), layers) for field in _general_fields())
+    special = () if method is None or own is None else _of_method(method, own, layers)
     drawn = (_shown(field, getattr(drawing, field.name), layers) for field in fields_of(Drawing))
-    return Effective(method, (*models, *general, *own, *drawn), missing)
+    unusable = tuple(filter(None, map(_told, _checks(asked, choice, own))))
+    return Effective(method, (*models, *general, *special, *drawn), missing, unusable)
+
+
+def _checks(asked: Asked, choice: Choice | None, own: Own | None) -> Iterator[Callable[[], object]]:
+    """Whether each of the things that were named can be used, as far as it shows without weights.
+
+    What fits a model is not known where that is not here.
+    """
+    partners = {"drafter": asked.drafter, "verifier": asked.verifier}
+    if choice is not None:
+        yield lambda: find_partner(choice, transformer_spec(model_config(choice.folder)), _find)
+    else:
+        yield from (partial(_find, name, param) for param, name in partners.items() if name is not None)
+    yield lambda: find_rescorer(own, _find)
+    yield lambda: find_ngrams(own)
+    yield lambda: find_lookup_file(own)
+
+
+def _told(check: Callable[[], object]) -> str:
+    """What a check has to say; nothing where all is well."""
+    try:
+        check()
+    except PacelineError as error:
+        return str(error)
+    return ""
 
 
 def _chosen(asked: Asked, decoding: Decoding) -> tuple[Choice | None, str]:
     """What `LLM` would choose; None and the reason where the model is not on this machine."""
     try:
-        _find(named_model(asked, decoding.model))
-    except CheckpointError as error:
+        _find(named_model(asked, decoding.model), "model")
+    except ConfigError as error:
         return None, str(error)
     return choose(asked, decoding.model, _find), ""
 
@@ -103,10 +134,7 @@ def _models(asked: Asked, choice: Choice | None, decoding: Decoding, layers: Lay
             yield _shown(field, values[field.name], layers)
 
 
-def _of_method(method: Method, decoding: Decoding, layers: Layers) -> tuple[Shown, ...]:
-    own = settings_of(method, decoding.settings)
-    if own is None:
-        return ()
+def _of_method(method: Method, own: Own, layers: Layers) -> tuple[Shown, ...]:
     section = section_of(method)
     shown = []
     for field in fields_of(type(own)):

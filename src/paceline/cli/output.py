@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from typing import TextIO
 
 import typer
 from rich.console import Console
@@ -19,6 +21,7 @@ from rich.text import Text
 from paceline.completion import Completion, Stats
 
 __all__ = [
+    "abandon_output",
     "completion_json",
     "printable",
     "resumable",
@@ -49,6 +52,28 @@ def write(text: str) -> None:
         raise OSError(errno.EBADF, "stdout is closed")
     sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
     sys.stdout.flush()
+
+
+def abandon_output() -> bool:
+    """Give up what stdout and stderr do not take; whether stdout did not.
+
+    At its end Python would try once more to write it, tell of that with a traceback, and change the exit code to 120.
+    """
+    lost = [stream for stream in (sys.stdout, sys.stderr) if not _flushed(stream)]
+    for stream in lost:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
+    return sys.stdout in lost
+
+
+def _flushed(stream: TextIO | None) -> bool:
+    try:
+        if stream is not None:
+            stream.flush()
+    except OSError:
+        return False
+    return True
 
 
 def say(line: str, style: str = "") -> None:

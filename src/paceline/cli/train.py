@@ -66,7 +66,7 @@ def unloop(
     from paceline.train.recipes import make_unlooped
 
     set_threads(threads)
-    make_unlooped(resolve(target), recipe, answers, turn_start, out)
+    make_unlooped(resolve(target, "target"), recipe, answers, turn_start, out)
     say(f"Wrote {out}.")
 
 
@@ -95,8 +95,9 @@ def drafter(
 
     set_threads(threads)
     names = {"mask_token": mask_token, "turn_start": turn_start}
-    begun = None if start is None else resolve(start)
-    make_drafter(resolve(target), corpus, recipe, responses, **names, out=out, answers_folder=answers, start=begun)
+    begun = None if start is None else resolve(start, "start")
+    folder = resolve(target, "target")
+    make_drafter(folder, corpus, recipe, responses, **names, out=out, answers_folder=answers, start=begun)
     say(f"Wrote {out}.")
 
 
@@ -120,7 +121,7 @@ def dllm(
     from paceline.train.diffusion_recipes import make_dllm
 
     set_threads(threads)
-    make_dllm(None if start is None else resolve(start), shape, recipe, mask_token, out)
+    make_dllm(None if start is None else resolve(start, "start"), shape, recipe, mask_token, out)
     say(f"Wrote {out}.")
 
 
@@ -143,8 +144,8 @@ def verifier(
     from paceline.train.diffusion_recipes import make_verifier
 
     set_threads(threads)
-    begun = None if start is None else resolve(start)
-    make_verifier(resolve(dllm), begun, recipe, samples, turn_start=turn_start, out=out)
+    begun = None if start is None else resolve(start, "start")
+    make_verifier(resolve(dllm, "dllm"), begun, recipe, samples, turn_start=turn_start, out=out)
     say(f"Wrote {out}.")
 
 
@@ -165,7 +166,7 @@ def joint(
     from paceline.train.diffusion_recipes import make_joint
 
     set_threads(threads)
-    make_joint(resolve(dllm), resolve(verifier), recipe, out)
+    make_joint(resolve(dllm, "dllm"), resolve(verifier, "verifier"), recipe, out)
     say(f"Wrote {out}.")
 
 
@@ -184,5 +185,5 @@ def ngram(
     from paceline.train.diffusion_recipes import make_ngrams
 
     set_threads(threads)
-    contexts = make_ngrams(resolve(verifier), recipe, out)
+    contexts = make_ngrams(resolve(verifier, "verifier"), recipe, out)
     say(f"Wrote {out}: {contexts} contexts.")

@@ -46,16 +46,20 @@ def named_model(asked: Asked, model: str | Path | None) -> str | Path:
     return BUNDLED_DLLM if diffuses else BUNDLED_TARGET
 
 
-def choose(asked: Asked, model: str | Path | None, find: Callable[[str | Path], Path] = resolve) -> Choice:
+def choose(asked: Asked, model: str | Path | None, find: Callable[[str | Path, str], Path] = resolve) -> Choice:
     """What `asked` and `model` come to.
 
     Args:
-        find: the folder of a name.
+        find: the folder of a name, which a setting has.
 
     Raises:
-        CheckpointError: no such model. ConfigError: as `choose_method`.
+        ConfigError: no such model, or as `choose_method`. CheckpointError: its config.json is broken.
     """
-    folder = find(named_model(asked, model))
+    name = named_model(asked, model)
+    folder = find(name, "model")
+    if not (folder / "config.json").is_file():
+        told = f"model is {str(name)!r:.200}: the folder has no config.json."
+        raise ConfigError(told, remedy="Give the folder of a checkpoint.", param="model")
     if asked.drafter is None and folder == bundled_folder(BUNDLED_TARGET) and asked.method not in ("ar", "lookup"):
         asked = asked._replace(drafter=BUNDLED_DRAFTER)
     if asked.verifier is None and folder == bundled_folder(BUNDLED_DLLM) and asked.method != "diffusion":

@@ -137,7 +137,7 @@ class CostBook:
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
-            "native": native.why_not() or native.instructions(),
+            "native": native.in_use(),
         }
 
 

@@ -18,16 +18,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from paceline.decode.adaptive import Adaptive
+from paceline.decode.named import NGRAMS, find_ngrams, named_by
 from paceline.errors import CheckpointError
 from paceline.files import write_atomically
 from paceline.models.checksum import weights_checksum
 from paceline.models.transformer import Transformer
 from paceline.text import load_tokenizer
 
-__all__ = ["NGRAMS", "NgramTable", "Owner", "load_ngram_table", "ngrams_for", "save_ngram_table"]
-
-NGRAMS = "ngrams.npz"
+__all__ = ["NgramTable", "Owner", "load_ngram_table", "ngrams_for", "save_ngram_table"]
 
 _DTYPES = {"contexts": np.int32, "ids": np.int32, "scores": np.float32, "rest": np.float32}
 
@@ -126,12 +124,13 @@ def ngrams_for(settings: object, folder: Path | None, verifier: Transformer | No
         folder: which the verifier was loaded from.
 
     Raises:
-        CheckpointError: as `load_ngram_table`.
+        ConfigError: a table that is not there, is broken, or is of another verifier.
     """
-    if folder is None or verifier is None or not isinstance(settings, Adaptive) or settings.ngrams is None:
+    place = find_ngrams(settings)
+    if place is None or folder is None or verifier is None:
         return None
-    place = Path(settings.ngrams).expanduser()
-    return load_ngram_table(place, Owner.of(folder, verifier), verifier.embed.weight.device)
+    with named_by("ngrams", place):
+        return load_ngram_table(place, Owner.of(folder, verifier), verifier.embed.weight.device)
 
 
 def _owner(path: Path, found: NDArray[Any], owner: Owner | None) -> Owner:

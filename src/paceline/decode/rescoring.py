@@ -16,16 +16,16 @@ from torch import Tensor
 
 from paceline.cache.store import SequenceCache
 from paceline.decode.agree import product
-from paceline.decode.ngram_table import NGRAMS, NgramTable, load_ngram_table
+from paceline.decode.named import find_rescorer, named_by
+from paceline.decode.ngram_table import NgramTable, load_ngram_table
 from paceline.decode.processors import widen
 from paceline.decode.sampling import is_greedy
 from paceline.decode.sequence import Sequence
-from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
 from paceline.decode.tree import ROOT, Expand, Proposal
-from paceline.errors import ConfigError
-from paceline.models.load import load_transformer, resolve, shared_vocabulary
+from paceline.models.load import load_transformer, shared_vocabulary
 from paceline.models.pairs import usable_tokens
+from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
 from paceline.text import Tokenizer
 
@@ -113,7 +113,7 @@ Joint = SmallModel | TableOfNgrams
 
 
 def rescorer_for(
-    settings: object, target: Transformer, tokenizer: Tokenizer | None, usable: int
+    settings: object, target: Spec, tokenizer: Tokenizer | None, usable: int, device: torch.device
 ) -> Transformer | NgramTable | None:
     """What DFlash's settings name, loaded for a target, in float32; None where nothing is named, or nothing to weigh.
 
@@ -122,22 +122,19 @@ def rescorer_for(
         usable: ids of the target from here on are never drawn.
 
     Raises:
-        CheckpointError: it cannot be loaded.
-        VocabularyMismatch: it is of other tokens. ConfigError: it is a diffusion model.
+        ConfigError: as `find_rescorer`, or a table that is broken. CheckpointError: weights that cannot be loaded.
+        VocabularyMismatch: it is of other tokens.
     """
-    if not isinstance(settings, Speculation) or settings.rescorer is None or not settings.may_branch:
+    found = find_rescorer(settings)
+    if found is None:
         return None
-    folder, device = resolve(settings.rescorer), target.embed.weight.device
-    if (folder / NGRAMS).is_file():
-        table = load_ngram_table(folder, None, device)
-        shared_vocabulary(target.spec.vocab_size, table.owner.vocab_size, usable)
-        return table
-    model = load_transformer(folder, torch.float32, device, keep_weights=False)
-    if model.spec.diffusion is not None:
-        told = f"rescorer is {str(settings.rescorer)!r:.80}, a diffusion language model: it has no next token."
-        raise ConfigError(told, remedy="Give a small autoregressive model of the same tokenizer.", param="rescorer")
-    usable_tokens(target, model, tokenizer, folder)
-    return model
+    with named_by(found.param, found.name):
+        if found.spec is None:
+            table = load_ngram_table(found.folder, None, device)
+            shared_vocabulary(target.vocab_size, table.owner.vocab_size, usable)
+            return table
+        usable_tokens(target, found.spec, tokenizer, found.folder)
+    return load_transformer(found.folder, torch.float32, device, keep_weights=False)
 
 
 def rescored(

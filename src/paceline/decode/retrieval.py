@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import NamedTuple
 
+from paceline.decode.named import find_lookup_file
 from paceline.decode.speculation import Lookup, Speculation
 from paceline.decode.suffix_index import Reach, SuffixIndex
 from paceline.decode.tree import EMPTY, Proposal, chain, merged
@@ -78,18 +78,17 @@ def read_known(settings: object, tokenizer: Tokenizer | None, usable_tokens: int
     Raises:
         ConfigError: a file that cannot be read or is not UTF-8 text, or no tokenizer.
     """
-    if not isinstance(settings, Lookup | Speculation) or settings.lookup_file is None:
+    path = find_lookup_file(settings)
+    if path is None:
         return None
-    if isinstance(settings, Speculation) and not settings.lookup:
-        return None
-    path = Path(settings.lookup_file).expanduser()
+    assert isinstance(settings, Lookup | Speculation)
     if tokenizer is None:
         told = f"lookup_file is {str(path)!r:.80}, and the checkpoint has no tokenizer to read it with."
         raise ConfigError(told, remedy="Leave it out.", param="lookup_file")
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
-        told = f"lookup_file {str(path)!r:.80} cannot be read: {error}."
+        told = f"lookup_file is {str(path)!r:.200}: it cannot be read: {error}."
         raise ConfigError(told, remedy="Name a file of UTF-8 text.", param="lookup_file") from error
     tokens = [token for token in tokenizer.encode(text, whole=False) if token < usable_tokens]
     return SuffixIndex(tokens, settings.prompt_lookup_max)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from paceline.errors import CheckpointError, UnsupportedModel
+from paceline.errors import CheckpointError, UnsupportedModel, VocabularyMismatch
 from paceline.models.fields import Config, flag, integer, integers, number, section
 from paceline.models.spec import MAX_LAYERS, Spec, refuse_remote_code, transformer_spec
 
-__all__ = ["DRAFTERS", "DFlash2", "DrafterSpec", "default_target_layer_ids", "drafter_spec"]
+__all__ = ["DRAFTERS", "DFlash2", "DrafterSpec", "check_pair", "default_target_layer_ids", "drafter_spec"]
 
 DRAFTERS = ("DFlashDraftModel", "DFlash2DraftModel")
 """The architectures of drafters, version 1 and 2."""
@@ -119,6 +119,29 @@ def default_target_layer_ids(target_layers: int, draft_layers: int) -> tuple[int
         return (target_layers // 2,)
     step = (target_layers - 4) / (draft_layers - 1)
     return tuple(round(1 + i * step) for i in range(draft_layers))
+
+
+def check_pair(spec: DrafterSpec, target: Spec) -> None:
+    """Refuse a drafter that was made for another target than this.
+
+    Raises:
+        CheckpointError: of another size; names both. VocabularyMismatch: of fewer tokens than the drafter has.
+    """
+    remedy = "Take the drafter that was trained for this target."
+    if spec.num_target_layers != target.num_layers:
+        told = (
+            f"The drafter's num_target_layers is {spec.num_target_layers}; the target has {target.num_layers} layers."
+        )
+        raise CheckpointError(told, remedy=remedy)
+    if spec.block.hidden_size != target.hidden_size:
+        told = f"The drafter's hidden_size is {spec.block.hidden_size}, the target's is {target.hidden_size}."
+        raise CheckpointError(told, remedy=remedy)
+    of_target = f"the target's vocabulary has {target.vocab_size} ids"
+    if spec.mask_token_id >= target.vocab_size:
+        raise VocabularyMismatch(f"The drafter's mask_token_id is {spec.mask_token_id}; {of_target}.", remedy=remedy)
+    if spec.v2 is not None and spec.block.vocab_size < target.vocab_size:
+        told = f"The drafter's codebooks have {spec.block.vocab_size} ids, {of_target}."
+        raise VocabularyMismatch(told, remedy=remedy)
 
 
 def _refuse_other_block_conventions(keys: Config) -> None:

@@ -18,37 +18,17 @@ from torch.overrides import TorchFunctionMode
 
 from paceline import native
 from paceline.errors import CheckpointError, VocabularyMismatch
+from paceline.models.config_file import model_config
 from paceline.models.drafter import Drafter
-from paceline.models.drafter_spec import DRAFTERS, DrafterSpec, drafter_spec
+from paceline.models.drafter_spec import check_pair, drafter_spec
 from paceline.models.json_file import read_json
 from paceline.models.layout import fuse
 from paceline.models.linear import Linear
-from paceline.models.resolve import resolve
 from paceline.models.safetensors_file import read_tensors
-from paceline.models.spec import Spec, transformer_spec
+from paceline.models.spec import transformer_spec
 from paceline.models.transformer import Transformer, prepare
 
-__all__ = [
-    "check_same_tokens",
-    "load_drafter",
-    "load_transformer",
-    "model_config",
-    "resolve",
-    "shared_vocabulary",
-]
-
-
-def model_config(folder: Path) -> dict[str, Any]:
-    """The config.json of a model that decodes by itself.
-
-    Raises:
-        CheckpointError: there is none, or it is a drafter's.
-    """
-    config = read_json(folder / "config.json")
-    if config.get("architectures") in [[name] for name in DRAFTERS]:
-        remedy = "Give the target it was trained for; a drafter goes beside its target, where one is asked for."
-        raise CheckpointError(f"{folder} is a DFlash drafter, not a model.", remedy=remedy)
-    return config
+__all__ = ["check_same_tokens", "load_drafter", "load_transformer", "shared_vocabulary"]
 
 
 def load_transformer(
@@ -111,7 +91,7 @@ def load_drafter(
     """
     config = read_json(folder / "config.json")
     spec = drafter_spec({"num_target_layers": target.spec.num_layers, **config})
-    _check_pair(spec, target.spec)
+    check_pair(spec, target.spec)
     if spec.guessed_taps:
         warnings.warn(
             f"{folder}: config.json has no target_layer_ids; layers {list(spec.target_layer_ids)} of the target are "
@@ -219,27 +199,3 @@ def _fill(module: Transformer | Drafter, state: dict[str, Tensor], form: _Form) 
     for product in products.values():
         product.int8_group, product.keeps_weight = form.int8_group, not form.lean
     assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers(), module.rotary.frequencies))
-
-
-def _check_pair(spec: DrafterSpec, target: Spec) -> None:
-    """The drafter was made for a target of this size."""
-    if spec.num_target_layers != target.num_layers:
-        raise CheckpointError(
-            f"The drafter's num_target_layers is {spec.num_target_layers}; the target has {target.num_layers} layers.",
-            remedy="Take the drafter that was trained for this target.",
-        )
-    if spec.block.hidden_size != target.hidden_size:
-        raise CheckpointError(
-            f"The drafter's hidden_size is {spec.block.hidden_size}, the target's is {target.hidden_size}.",
-            remedy="Take the drafter that was trained for this target.",
-        )
-    if spec.mask_token_id >= target.vocab_size:
-        raise VocabularyMismatch(
-            f"The drafter's mask_token_id is {spec.mask_token_id}; the target's vocabulary has {target.vocab_size} ids."
-        )
-    if spec.v2 is not None and spec.block.vocab_size < target.vocab_size:
-        raise VocabularyMismatch(
-            f"The drafter's codebooks have {spec.block.vocab_size} ids, the target's vocabulary has "
-            f"{target.vocab_size}.",
-            remedy="Take the drafter that was trained for this target.",
-        )

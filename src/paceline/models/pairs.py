@@ -1,23 +1,23 @@
 """What a model, its drafter or verifier, and their tokenizers have in common, and what ends an answer.
 
-Knows nothing of methods.
+Goes by their descriptions, so that it can be asked before any weights are read. Knows nothing of methods.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from paceline.models.drafter import Drafter
+from paceline.models.drafter_spec import DrafterSpec
+from paceline.models.json_file import read_json
 from paceline.models.load import check_same_tokens, shared_vocabulary
-from paceline.models.safetensors_file import read_json
-from paceline.models.transformer import Transformer
+from paceline.models.spec import Spec
 from paceline.text import Tokenizer, load_tokenizer
 
 __all__ = ["end_tokens", "usable_tokens"]
 
 
 def usable_tokens(
-    model: Transformer, partner: Drafter | Transformer | None, tokenizer: Tokenizer | None, folder: Path | None
+    model: Spec, partner: DrafterSpec | Spec | None, tokenizer: Tokenizer | None, folder: Path | None
 ) -> int:
     """How many ids may be drawn: those that the model, its drafter or verifier, and the tokenizers share.
 
@@ -29,16 +29,16 @@ def usable_tokens(
     Raises:
         VocabularyMismatch: two models of other tokens, or a table smaller than the tokenizer.
     """
-    own = model.spec.vocab_size
-    table = partner.spec.vocab_size if isinstance(partner, Transformer) else own
+    own = model.vocab_size
+    table = partner.vocab_size if isinstance(partner, Spec) else own
     if tokenizer is None:  # a drafter borrows the target's embedding and head, so its own size says nothing
         return min(own, table)
     size, other = tokenizer.size, None if folder is None else load_tokenizer(folder)
     if other is not None:
-        check_same_tokens(tokenizer.vocabulary, other.vocabulary, more=isinstance(partner, Transformer))
+        check_same_tokens(tokenizer.vocabulary, other.vocabulary, more=isinstance(partner, Spec))
         size = min(size, other.size)
-    if isinstance(partner, Drafter):
-        table = partner.spec.block.vocab_size
+    if isinstance(partner, DrafterSpec):
+        table = partner.block.vocab_size
     return shared_vocabulary(own, table, size)
 
 

@@ -9,7 +9,7 @@ import os
 import re
 from pathlib import Path
 
-from paceline.errors import CheckpointError
+from paceline.errors import ConfigError
 from paceline.zoo.catalog import bundled_folder
 
 __all__ = ["resolve"]
@@ -18,17 +18,18 @@ _NAME = r"[A-Za-z0-9][\w.-]{0,95}"
 _FORMS = "Give a folder, the name of a bundled model, or a hub id (owner/name)."
 
 
-def resolve(name: str | Path, *, download: bool = True) -> Path:
+def resolve(name: str | Path, param: str = "model", *, download: bool = True) -> Path:
     """The folder of a model: an existing folder, a bundled model, or a hub id, which is downloaded once.
 
     Args:
+        param: the setting that names it.
         download: False takes what was downloaded before.
 
     Raises:
-        CheckpointError: it is none of the three, or the download failed.
+        ConfigError: it is none of the three, or the download failed; names the setting.
     """
     if not isinstance(name, str | os.PathLike):
-        raise CheckpointError(f"A model is named {name!r:.80}.", remedy=_FORMS)
+        raise _refusal(param, name, "that is no name of a model")
     path = os.path.expanduser(name)
     # os.path.isdir is False, not an error, for names that no file system takes.
     if os.path.isdir(path):
@@ -37,11 +38,15 @@ def resolve(name: str | Path, *, download: bool = True) -> Path:
     if bundled is not None:
         return bundled
     if isinstance(name, str) and re.fullmatch(f"{_NAME}/{_NAME}", name):
-        return _download(name) if download else _downloaded(name)
-    raise CheckpointError(f"There is no model {str(name)!r}.", remedy=_FORMS)
+        return _downloaded_now(name, param) if download else _downloaded_before(name, param)
+    raise _refusal(param, str(name), "there is no such model")
 
 
-def _download(hub_id: str) -> Path:
+def _refusal(param: str, name: object, why: str) -> ConfigError:
+    return ConfigError(f"{param} is {name!r:.200}: {why}.", remedy=_FORMS, param=param)
+
+
+def _downloaded_now(hub_id: str, param: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
@@ -53,15 +58,13 @@ def _download(hub_id: str) -> Path:
             )
         )
     except Exception as error:  # the hub client's errors have no common root
-        raise CheckpointError(
-            f"{hub_id!r} is no folder here and cannot be downloaded: {error}.", remedy=_FORMS
-        ) from error
+        raise _refusal(param, hub_id, f"it is no folder here and cannot be downloaded: {error}") from error
 
 
-def _downloaded(hub_id: str) -> Path:
+def _downloaded_before(hub_id: str, param: str) -> Path:
     from huggingface_hub import try_to_load_from_cache
 
     found = try_to_load_from_cache(hub_id, "config.json")
     if not isinstance(found, str):
-        raise CheckpointError(f"{hub_id!r} is no folder here, and was not downloaded before.", remedy=_FORMS)
+        raise _refusal(param, hub_id, "it is no folder here, and was not downloaded before")
     return Path(found).parent

@@ -1,16 +1,22 @@
 """The forward pass on a CPU, in C++: one call instead of a few hundred small kernels.
 
 Optional: without the extension, or where it does not apply, torch computes the same up to rounding, and is its oracle.
-Knows tensors and caches, and nothing of models.
+Knows tensors and caches, and nothing of models. Names are imported when they are first used: whether there is a native
+pass can be asked without torch.
 """
 
 from __future__ import annotations
 
-from paceline.native.drawing import drawn, ranked
-from paceline.native.extension import VARIABLE, applies, applies_to, instruction_sets, instructions, why_not
-from paceline.native.growth import grown
-from paceline.native.network import LayerWeights, Network, Rows, Sizes
-from paceline.native.product import Product
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from paceline.native.choice import VARIABLE, in_use, instruction_sets, instructions, why_not
+    from paceline.native.drawing import drawn, ranked
+    from paceline.native.extension import applies, applies_to
+    from paceline.native.growth import grown
+    from paceline.native.network import LayerWeights, Network, Rows, Sizes
+    from paceline.native.product import Product
 
 __all__ = [
     "VARIABLE",
@@ -23,8 +29,26 @@ __all__ = [
     "applies_to",
     "drawn",
     "grown",
+    "in_use",
     "instruction_sets",
     "instructions",
     "ranked",
     "why_not",
 ]
+
+_HOMES = {
+    **dict.fromkeys(("VARIABLE", "in_use", "instruction_sets", "instructions", "why_not"), "choice"),
+    **dict.fromkeys(("drawn", "ranked"), "drawing"),
+    **dict.fromkeys(("LayerWeights", "Network", "Rows", "Sizes"), "network"),
+    **dict.fromkeys(("applies", "applies_to"), "extension"),
+    "grown": "growth",
+    "Product": "product",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'paceline.native' has no attribute {name!r}")
+    found = getattr(importlib.import_module(f"paceline.native.{_HOMES[name]}"), name)
+    globals()[name] = found  # decoding asks for some in every round, and a search here takes as long as they do
+    return found

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from paceline.native.extension import array, extension, instructions, pool
+from paceline.native.choice import extension, instructions
+from paceline.native.extension import array, pool
 
 if TYPE_CHECKING:
     from paceline.native._native import Drawing, Pool

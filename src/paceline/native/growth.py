@@ -9,7 +9,8 @@ import math
 
 from torch import Tensor
 
-from paceline.native.extension import array, extension
+from paceline.native.choice import extension
+from paceline.native.extension import array
 
 __all__ = ["grown"]
 

@@ -14,7 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paceline.native.extension import array, extension, instructions, pool
+from paceline.native.choice import extension, instructions
+from paceline.native.extension import array, pool
 
 __all__ = ["LayerWeights", "Network", "Rows", "Sizes"]
 

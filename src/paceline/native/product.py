@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from paceline.native.extension import array, extension, instructions, pool
+from paceline.native.choice import extension, instructions
+from paceline.native.extension import array, pool
 
 __all__ = ["Product"]
 

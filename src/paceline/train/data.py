@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from paceline.errors import TrainingError
-from paceline.models.load import model_config
+from paceline.models.config_file import model_config
 from paceline.text import Tokenizer, load_tokenizer
 
 __all__ = [

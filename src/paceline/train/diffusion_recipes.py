@@ -19,8 +19,9 @@ from paceline.errors import ConfigError, TrainingError
 from paceline.files import write_text
 from paceline.lock import alone_in
 from paceline.models.checksum import checksum, weights_checksum
+from paceline.models.config_file import model_config
 from paceline.models.diffusion_spec import Diffusion
-from paceline.models.load import check_same_tokens, load_transformer, model_config
+from paceline.models.load import check_same_tokens, load_transformer
 from paceline.models.pairs import end_tokens
 from paceline.models.precision import dtypes_of
 from paceline.models.safetensors_file import read_json
