@@ -60,7 +60,7 @@ def test_such_a_model_runs() -> None:
         ({"head_dim": 9}, "head_dim is 9, of hidden_size 256 and num_heads 4. Rotary positions need an even number."),
         ({"hidden_size": 36}, "head_dim is 9, of hidden_size 36 and num_heads 4."),
         ({"hidden_size": 0}, "hidden_size is 0. It must be an integer or null of at least 1."),
-        ({"num_layers": 5000}, "num_layers is 5000. It must be an integer or null of at least 1 and of at most 4096."),
+        ({"num_layers": 5000}, "num_layers is 5000. It must be an integer from 1 to 4096, or null."),
         ({"num_heads": 2.0}, "num_heads is 2.0"),
     ],
 )

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 from paceline.cli.flags import Layers
 from paceline.cli.options import Decoding, Drawing
 from paceline.decode.choice import Asked, Choice, choose, named_model
+from paceline.decode.profiles import profile_of
 from paceline.decode.settings import EVERY_METHOD, SWITCHED_BY, section_of, settings_of
 from paceline.errors import CheckpointError
 from paceline.models.options import Method
@@ -104,7 +105,7 @@ def _models(asked: Asked, choice: Choice | None, decoding: Decoding, layers: Lay
 
 
 def _of_method(method: Method, decoding: Decoding, layers: Layers) -> tuple[Shown, ...]:
-    own = settings_of(method, decoding.settings)
+    own = settings_of(method, decoding.settings, profile_of(decoding.profile), f" in profile {decoding.profile}")
     if own is None:
         return ()
     section = section_of(method)

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from paceline.cli.flags import configured
-from paceline.cli.options import set_threads
+from paceline.cli.options import place, set_threads
 from paceline.cli.output import resumable, say
 from paceline.models.options import Threads
 from paceline.train.diffusion_options import DllmConfig, JointConfig, NgramConfig, SamplesConfig, VerifierConfig
@@ -27,8 +27,12 @@ app = typer.Typer(
     help="Train a target and its drafter, or a diffusion model and its verifier.",
 )
 
-Corpus = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder that `paceline zoo corpus` wrote.")]
-Out = Annotated[Path, typer.Option(file_okay=False, help="Folder for the checkpoint; the same one resumes.")]
+Corpus = Annotated[
+    Path, typer.Option(callback=place("folder", exists=True), help="Folder that `paceline zoo corpus` wrote.")
+]
+Out = Annotated[
+    Path, typer.Option(callback=place("folder", exists=False), help="Folder for the checkpoint; the same one resumes.")
+]
 Trained = Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")]
 MaskToken = Annotated[str, typer.Option(help="The token that stands for an empty slot.")]
 Diffusing = Annotated[str, typer.Option(help="The diffusion model: a folder or a hub id.")]
@@ -82,7 +86,9 @@ def drafter(
     responses: ResponsesConfig,
     answers: Annotated[
         Path | None,
-        typer.Option(exists=True, file_okay=False, help="Folder answers/ of an earlier run, to learn from the same."),
+        typer.Option(
+            callback=place("folder", exists=True), help="Folder answers/ of an earlier run, to learn from the same."
+        ),
     ] = None,
     start: Annotated[str | None, typer.Option(help="A drafter of this target to go on with, as on other text.")] = None,
     mask_token: MaskToken = "<|mask|>",
@@ -156,7 +162,12 @@ def joint(
     dllm: Diffusing,
     verifier: Verifying,
     corpus: Corpus,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for both, dllm/ and verifier/; the same resumes.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            callback=place("folder", exists=False), help="Folder for both, dllm/ and verifier/; the same resumes."
+        ),
+    ],
     recipe: JointConfig,
     threads: Threads = None,
 ) -> None:
@@ -175,7 +186,9 @@ def ngram(
     *,
     verifier: Verifying,
     corpus: Corpus,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for the table, which --ngrams takes.")],
+    out: Annotated[
+        Path, typer.Option(callback=place("folder", exists=False), help="Folder for the table, which --ngrams takes.")
+    ],
     recipe: NgramConfig,
     threads: Threads = None,
 ) -> None:
