@@ -219,3 +219,55 @@ def test_it_answers_without_torch(file: Path) -> None:
 
 def test_the_command_is_there() -> None:
     assert "config" in [group.name for group in app.registered_groups]
+
+
+BESIDE = "dflash_params.prompt_lookup_max is 4 in {}. The first must not be greater."
+
+
+@pytest.mark.parametrize("command", [("generate", "text"), ("config", "show")])
+@pytest.mark.parametrize(
+    ("text", "flags", "message"),
+    [
+        (
+            "dflash_params: {lookup: 9, prompt_lookup_min: 9, prompt_lookup_max: 4}",
+            (),
+            "dflash_params.prompt_lookup_min is 9 in {}, and " + BESIDE,
+        ),
+        (
+            "dflash_params: {lookup: 9, prompt_lookup_max: 4}",
+            ("--prompt-lookup-min", 9),
+            "prompt_lookup_min is 9, and " + BESIDE,
+        ),
+        ("overlap: 9", ("--block-size", 4), "overlap is 9 in {}, and block_size is 4: the largest that has an effect"),
+        ("overlap: 9", ("--profile", "edge"), "overlap is 9 in {}, and dflash_params.block_size is 8 in profile edge:"),
+        ("tau: 0.5", ("--method", "dflash"), "tau is set in {}, and the method is 'dflash': it is a setting of apd."),
+        ("drafter: x", ("--method", "ar"), "drafter is 'x' in {}, and the method is 'ar', which uses none."),
+        ("diffusion_params: {steps: 4, threshold: 0.5}", (), "diffusion_params.threshold is 0.5 in {}, and diffusion_"),
+        ("block_size: 4", ("--block-size", 2, "--overlap", 1), "overlap is 1, and block_size is 2: it has no effect."),
+        (
+            "candidate_num: 010\nblock_size: 1",
+            (),
+            "candidate_num is 10 in {}, and block_size is 1 in {}: it has no eff",
+        ),
+    ],
+)
+def test_settings_at_odds_are_told_with_section_and_file(
+    run: Run, file: Path, command: Any, text: str, flags: Any, message: str
+) -> None:
+    file.write_text(text)
+    told = run(*command, "--config", file, *flags)
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith("Error: " + message.replace("{}", str(file)))
+
+
+def test_a_profile_beside_a_smaller_block_is_let_be(run: Run, file: Path) -> None:
+    found = shown(run, *PAIR, "--profile", "cloud", "--block-size", 2)
+    assert pick(found, "block_size", "diffusion_steps") == {
+        "block_size": (2, "flag"),
+        "diffusion_steps": (6, "profile"),
+    }
+
+
+def test_one_text_that_ends_the_answer(run: Run, file: Path) -> None:
+    file.write_text("stop: abc\n")
+    assert pick(shown(run, "--config", file), "stop") == {"stop": (["abc"], "file")}

@@ -66,7 +66,7 @@ class ContextOverflow(BadRequest):
     def __init__(self, prompt_tokens: int, context_tokens: int, what: str = "The prompt has") -> None:
         super().__init__(
             f"{what} {prompt_tokens} tokens, the model's context is {context_tokens} tokens.",
-            remedy="Shorten the prompt: Paceline never cuts it silently.",
+            remedy="Shorten the prompt: the answer needs room, too, and Paceline never cuts it silently.",
             param="prompt",
         )
         self.prompt_tokens = prompt_tokens

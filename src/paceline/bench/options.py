@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from paceline.bench.configuration import Configuration, read_configuration
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, SettingError
 from paceline.models.options import (
     PRECISIONS,
     PROMISES,
@@ -137,7 +137,12 @@ class DecodeBench(Workload):
     ] = None
     temperatures: Annotated[
         tuple[float, ...],
-        Setting("Of every request; 0. With --sweep it may be repeated, and is 0 and 1.", flags=("--temperature",)),
+        Setting(
+            "Of every request; 0. With --sweep it may be repeated, and is 0 and 1.",
+            least=0,
+            most=100,
+            flags=("--temperature",),
+        ),
     ] = ()
 
     def __post_init__(self) -> None:
@@ -174,19 +179,21 @@ class DecodeBench(Workload):
                 remedy = f"There are: {', '.join(get_args(Drafting))}; ar is always measured."
                 raise ConfigError(f"method is {method!r:.40}.", remedy=remedy, param="methods")
         if self.block_sizes and self.methods and "dflash" not in self.methods:
-            told = f"block_sizes is {self.block_sizes!r:.80}, and the only method is {self.methods[0]!r}."
-            raise ConfigError(told, remedy="Leave it out, or add --method dflash.", param="block_sizes")
+            told = {"block_sizes": f"is {self.block_sizes!r:.80}"}
+            so = f", and the only method is {self.methods[0]!r}."
+            raise SettingError(told, so, remedy="Leave it out, or add --method dflash.")
 
     def _check_sweep(self) -> None:
         """What goes with a sweep, and what only with it."""
         for name in ("methods", "peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
             if getattr(self, name):
-                told = f"{name} is {getattr(self, name)!r:.80}, {'and' if self.sweep else 'without'} --sweep."
-                raise ConfigError(told, remedy=_BESIDE_SWEEP.get(name, "Add --sweep, or leave it out."), param=name)
+                told, so = f"is {getattr(self, name)!r:.80}", f", {'and' if self.sweep else 'without'} --sweep."
+                remedy = _BESIDE_SWEEP.get(name, "Add --sweep, or leave it out.")
+                raise SettingError({name: told}, so, remedy=remedy)
         if self.sweep and self.settings and self.rescorer is not None:
-            told = f"rescorer is {str(self.rescorer)!r:.80}, and the settings are given."
+            named = {"rescorer": f"is {str(self.rescorer)!r:.80}"}
             remedy = "Write it as --setting dflash,candidate_num=32,rescorer=…"
-            raise ConfigError(told, remedy=remedy, param="rescorer")
+            raise SettingError(named, ", and the settings are given.", remedy=remedy)
         if len(self.temperatures) > 1 and not self.sweep:
             told = f"temperature is {' and '.join(map(str, self.temperatures))}, without --sweep."
             raise ConfigError(told, remedy="Give one, or add --sweep.", param="temperature")
@@ -197,13 +204,13 @@ class DecodeBench(Workload):
                 raise ConfigError(f"peer is {peer!r}.", remedy=f"Known: {', '.join(PEERS)}.", param="peers")
         if (_ASSISTED in self.peers) != (self.assistant is not None):
             remedy = f"Give --peers {_ASSISTED} and --assistant FOLDER, a smaller model of the same tokens, together."
-            raise ConfigError(f"assistant is {self.assistant!r}.", remedy=remedy, param="assistant")
+            raise SettingError({"assistant": f"is {self.assistant!r}"}, remedy=remedy)
         if self.temperature > 0.0 and set(self.peers) - set(SAMPLING_PEERS):
             remedy = f"Above 0 peers draw other random numbers than we do; measured there: {', '.join(SAMPLING_PEERS)}."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")
         if self.peers and self.precision == "mixed":
             remedy = "Peers compute in one precision: compare them in exact or half."
-            raise ConfigError(f"precision is {self.precision!r}.", remedy=remedy, param="precision")
+            raise SettingError({"precision": f"is {self.precision!r}"}, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,7 +228,7 @@ class CurveBench(Workload):
         tuple[int, ...],
         Setting("May be repeated: a point for each; 1 is plain decoding.", least=1, most=64, flags=("--block-size",)),
     ] = (1, 4, 6, 8, 10, 12, 16)
-    temperature: Annotated[float, Setting("Of every request.")] = 0.0
+    temperature: Annotated[float, Setting("Of every request.", least=0, most=100)] = 0.0
 
     def __post_init__(self) -> None:
         Workload.__post_init__(self)

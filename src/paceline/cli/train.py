@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.flags import configured
+from paceline.cli.flags import Layers, configured
 from paceline.cli.options import place, set_threads
 from paceline.cli.output import resumable, say
 from paceline.models.options import Threads
 from paceline.train.diffusion_options import DllmConfig, JointConfig, NgramConfig, SamplesConfig, VerifierConfig
+from paceline.train.effect import check_training
 from paceline.train.options import TURN_START, DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.shape import ShapeConfig
 
@@ -64,11 +65,13 @@ def unloop(
     answers: ResponsesConfig,
     turn_start: TurnStart = TURN_START,
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Let a target answer greedily, then teach it not to say the same again; may be repeated on its own result."""
     from paceline.models.resolve import resolve
     from paceline.train.recipes import make_unlooped
 
+    check_training(layers.asked, recipe, answers)
     set_threads(threads)
     make_unlooped(resolve(target), recipe, answers, turn_start, out)
     say(f"Wrote {out}.")
@@ -94,11 +97,13 @@ def drafter(
     mask_token: MaskToken = "<|mask|>",
     turn_start: TurnStart = TURN_START,
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Let a target generate answers, then train a DFlash drafter on them."""
     from paceline.models.resolve import resolve
     from paceline.train.recipes import make_drafter
 
+    check_training(layers.asked, recipe, responses)
     set_threads(threads)
     names = {"mask_token": mask_token, "turn_start": turn_start}
     begun = None if start is None else resolve(start)
@@ -120,11 +125,13 @@ def dllm(
     recipe: DllmConfig,
     mask_token: MaskToken = "<|mask|>",
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Train a diffusion language model to find masked tokens."""
     from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_dllm
 
+    check_training(layers.asked, recipe)
     set_threads(threads)
     make_dllm(None if start is None else resolve(start), shape, recipe, mask_token, out)
     say(f"Wrote {out}.")
@@ -143,11 +150,13 @@ def verifier(
     samples: SamplesConfig,
     turn_start: TurnStart = TURN_START,
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Let a diffusion model speak, then train the small autoregressive model that checks it in APD."""
     from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_verifier
 
+    check_training(layers.asked, recipe, samples)
     set_threads(threads)
     begun = None if start is None else resolve(start)
     make_verifier(resolve(dllm), begun, recipe, samples, turn_start=turn_start, out=out)
@@ -170,11 +179,13 @@ def joint(
     ],
     recipe: JointConfig,
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Train a diffusion model and its verifier together, so that their product is right."""
     from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_joint
 
+    check_training(layers.asked, recipe)
     set_threads(threads)
     make_joint(resolve(dllm), resolve(verifier), recipe, out)
     say(f"Wrote {out}.")
