@@ -232,14 +232,14 @@ def test_showing_creates_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.M
             "sets 'dflash_params.blok_size' to 4: no such setting. Did you mean dflash_",
         ),
         ("dflash_params: {block_size: 65}", (), "dflash_params.block_size is 65 in"),
-        ("dflash_params: {block_size: 65}", ("--method", "ar"), "of at least 1 and of at most 64"),
+        ("dflash_params: {block_size: 65}", ("--method", "ar"), "from 1 to 64"),
         ("dflash_params: {temperature: {initial: 0}}", (), "dflash_params.temperature.initial is 0 in"),
         ("dflash_params: {temperature: {first: 1}}", (), "Allowed are: dflash_params.block_size"),
         ("dflash_params: 12", (), "dflash_params is 12 in"),
-        ("apd_params: {window: 4, window_size: 5}", (), "apd_params.window is 4 and apd_params.window_size is 5."),
-        ("dflash_params: {block_size: 4}\nblock_size: 5", (), "dflash_params.block_size is 4 and block_size is 5."),
+        ("apd_params: {window: 4, window_size: 5}", (), "apd_params.window is 4 and apd_params.window_size is 5 in"),
+        ("dflash_params: {block_size: 4}\nblock_size: 5", (), "dflash_params.block_size is 4 and block_size is 5 in"),
         ("apd_params: {block_size: 4}", (), "sets 'apd_params.block_size' to 4: no such setting."),
-        ("alpha: 0.5", (), "alpha is set, and the method is 'dflash': it is a setting of apd."),
+        ("alpha: 0.5", (), "run.yaml, and the method is 'dflash': it is a setting of apd."),
         ("profile: phone", (), "profile is 'phone' in"),
         ("", ("--profile", "phone"), "profile is 'phone'. It must be 'edge' or 'cloud' or null."),
         ("", ("--top-p", 3), "top_p is 3"),
@@ -281,3 +281,55 @@ def test_it_answers_without_torch(file: Path) -> None:
 
 def test_the_command_is_there() -> None:
     assert "config" in [group.name for group in app.registered_groups]
+
+
+BESIDE = "dflash_params.prompt_lookup_max is 4 in {}. The first must not be greater."
+
+
+@pytest.mark.parametrize("command", [("generate", "text"), ("config", "show")])
+@pytest.mark.parametrize(
+    ("text", "flags", "message"),
+    [
+        (
+            "dflash_params: {lookup: 9, prompt_lookup_min: 9, prompt_lookup_max: 4}",
+            (),
+            "dflash_params.prompt_lookup_min is 9 in {}, and " + BESIDE,
+        ),
+        (
+            "dflash_params: {lookup: 9, prompt_lookup_max: 4}",
+            ("--prompt-lookup-min", 9),
+            "prompt_lookup_min is 9, and " + BESIDE,
+        ),
+        ("overlap: 9", ("--block-size", 4), "overlap is 9 in {}, and block_size is 4: the largest that has an effect"),
+        ("overlap: 9", ("--profile", "edge"), "overlap is 9 in {}, and dflash_params.block_size is 8 in profile edge:"),
+        ("tau: 0.5", ("--method", "dflash"), "tau is set in {}, and the method is 'dflash': it is a setting of apd."),
+        ("drafter: x", ("--method", "ar"), "drafter is 'x' in {}, and the method is 'ar', which uses none."),
+        ("diffusion_params: {steps: 4, threshold: 0.5}", (), "diffusion_params.threshold is 0.5 in {}, and diffusion_"),
+        ("block_size: 4", ("--block-size", 2, "--overlap", 1), "overlap is 1, and block_size is 2: it has no effect."),
+        (
+            "candidate_num: 010\nblock_size: 1",
+            (),
+            "candidate_num is 10 in {}, and block_size is 1 in {}: it has no eff",
+        ),
+    ],
+)
+def test_settings_at_odds_are_told_with_section_and_file(
+    run: Run, file: Path, command: Any, text: str, flags: Any, message: str
+) -> None:
+    file.write_text(text)
+    told = run(*command, "--config", file, *flags)
+    assert (told.code, told.out) == (2, "")
+    assert told.err.startswith("Error: " + message.replace("{}", str(file)))
+
+
+def test_a_profile_beside_a_smaller_block_is_let_be(run: Run, file: Path) -> None:
+    found = shown(run, *PAIR, "--profile", "cloud", "--block-size", 2)
+    assert pick(found, "block_size", "diffusion_steps") == {
+        "block_size": (2, "flag"),
+        "diffusion_steps": (6, "profile"),
+    }
+
+
+def test_one_text_that_ends_the_answer(run: Run, file: Path) -> None:
+    file.write_text("stop: abc\n")
+    assert pick(shown(run, "--config", file), "stop") == {"stop": (["abc"], "file")}

@@ -60,7 +60,7 @@ def test_end_tokens_last(run: Run, folder: Path, tmp_path: Path) -> None:
         told = run("generate", "hello", "--model", folder, *FEW, "--tokens-per-step", 2, *asked)
         assert (told.code, told.out) == (0, f"{found.text}\n"), told.err
     told = run("generate", "hello", "--model", folder, *FEW, "--end-last", "--strategy", "left_to_right")
-    assert (told.code, "end_last is True and strategy is 'left_to_right'" in told.err) == (2, True)
+    assert (told.code, "end_last is True, and strategy is 'left_to_right'" in told.err) == (2, True)
     told = run("generate", "hello", "--model", TARGET, "--end-last", *FEW)
     assert "end_last is set, and the method is" in told.err
 

@@ -167,8 +167,8 @@ def test_a_seed_that_torch_cannot_take_is_refused(run: Run, built: Path, tmp_pat
 
 def test_help_shows_pairs_as_they_are_given(run: Run) -> None:
     told = run("train", "drafter", "--help").out
-    assert "--temperatures <float> <float>" in told
-    assert "--prompt-tokens <int> <int>" in told
+    assert "--temperatures NUMBER NUMBER" in told
+    assert "--prompt-tokens INTEGER INTEGER" in told
 
 
 def test_other_settings_in_the_same_folder_are_refused(run: Run, built: Path, tmp_path: Path) -> None:

@@ -186,11 +186,11 @@ def test_the_sample_file_asks_for_what_the_article_says(run: Run, tmp_path: Path
     [
         ("model: {type: unet}", "model.type is 'unet' in"),
         ("model: {type: unet}", "It must be 'pace-13m' or 'DiT-S' or 'DiT-B' or 'DiT-L' or 'DiT-XL' or null."),
-        ("model: {hidden_size: 33}", "hidden_size is 33, num_heads is 4. Give a multiple of the heads, or head_dim."),
+        ("model: {hidden_size: 33}", "run.yaml, and num_heads is 4. Give a multiple of the heads, or head_dim."),
         ("model: {hidden_size: 12}", "head_dim is 3, of hidden_size 12 and num_heads 4."),
         ("model: {depth: 3}", "sets 'model.depth' to 3: no such setting."),
         ("training: {batch_size: 0}", "training.batch_size is 0 in"),
-        ("training: {batch_size: 4}", "rows_per_batch is 4, tokens_per_batch is 128."),
+        ("training: {batch_size: 4}", "run.yaml, and tokens_per_batch is 128."),
         ("training: {diffusion_steps: 0}", "training.diffusion_steps is 0 in"),
     ],
 )

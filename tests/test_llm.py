@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from talking import DRAFT, END, TARGET, talking_pair
@@ -426,3 +427,40 @@ def test_a_known_text_needs_a_tokenizer(tmp_path: Path) -> None:
 def test_a_device_that_cannot_be_used_is_refused() -> None:
     with pytest.raises(ConfigError, match="device 'meta' computes nothing"):
         LLM(device="meta")
+
+
+def test_integers_of_other_libraries_are_integers_everywhere(pair: tuple[Path, Path]) -> None:
+    four, ids = np.int64(4), [np.int32(token) for token in IDS]
+    found = LLM(pair[0], drafter=pair[1], max_batch=four, block_size=four, dflash_params={"overlap": np.uint8(2)})
+    assert type(found.max_batch) is int
+    want = answer(found, IDS, max_tokens=4, seed=3)
+    assert answer(found, ids, max_tokens=four, seed=np.int64(3)).token_ids == want.token_ids
+    assert found.generate([ids, ids], Sampling(max_tokens=four))[1].token_ids == want.token_ids
+    for switch in (True, np.bool_(True)):
+        with pytest.raises(ConfigError, match=r"block_size is .*True"):
+            LLM(pair[0], drafter=pair[1], block_size=switch)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"dflash_params": {"block_size": 4, "overlap": 9}},
+            "dflash_params.overlap is 9, and dflash_params.block_size is 4: the largest that has an effect is 2.",
+        ),
+        ({"block_size": 2, "overlap": 1}, "overlap is 1, and block_size is 2: it has no effect."),
+        (
+            {"profile": "edge", "overlap": 7},
+            "overlap is 7, and dflash_params.block_size is 8 in profile edge: the larg",
+        ),
+        (
+            {"dflash_params": {"lookup": 4, "prompt_lookup_max": 2}, "prompt_lookup_min": 3},
+            "prompt_lookup_min is 3, and dflash_params.prompt_lookup_max is 2. The first must not be greater.",
+        ),
+    ],
+)
+def test_settings_at_odds_are_told_with_their_section(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        LLM(TARGET, drafter=DRAFT, **settings)
+    assert str(caught.value).startswith(message)
+    assert LLM(TARGET, drafter=DRAFT, profile="cloud", block_size=2).method == "dflash"

@@ -4,7 +4,9 @@ import dataclasses
 import math
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from paceline.errors import BadRequest
 from paceline.request import Infill, Sampling
@@ -52,9 +54,9 @@ def test_a_bad_token_id_is_named_with_its_setting() -> None:
 
 
 def test_the_rule_of_a_message_says_what_was_broken() -> None:
-    with pytest.raises(BadRequest, match=r"^max_tokens is 4294967296\. It must be an integer in \[1, 2\*\*31\]\.$"):
+    with pytest.raises(BadRequest, match=r"^max_tokens is 4294967296\. It must be an integer from 1 to 2147483648\.$"):
         Sampling(max_tokens=2**32)
-    with pytest.raises(BadRequest, match=r"^temperature is 'hot'\. It must be a number in \[0, 100\]\.$"):
+    with pytest.raises(BadRequest, match=r"^temperature is 'hot'\. It must be a number from 0 to 100\.$"):
         Sampling(temperature="hot")  # type: ignore[arg-type]
 
 
@@ -82,6 +84,15 @@ def test_one_stop_string_is_a_tuple_of_one() -> None:
     assert Sampling(stop="ab").stop == ("ab",)
     assert Sampling(stop=["ab", "c"]).stop == ("ab", "c")
     assert Sampling().stop == ()
+
+
+@pytest.mark.parametrize("number", [np.int64(3), torch.tensor(3)])
+def test_integers_of_other_libraries_become_pythons(number: Any) -> None:
+    whole = {"max_tokens": number, "top_k": number, "seed": number, "n": number, "temperature": number}
+    sampling = Sampling(**whole, stop_token_ids=[number], logit_bias={number: number})
+    values = [*(getattr(sampling, name) for name in whole), *sampling.stop_token_ids, *sampling.logit_bias]
+    assert {(value, type(value)) for value in values} == {(3, int)}
+    assert Infill([1], [number]).suffix == (3,)
 
 
 def test_settings_do_not_change_after_they_were_made() -> None:

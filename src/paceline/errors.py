@@ -4,6 +4,7 @@ PacelineError
 ├── BadRequest              400  a prompt or a sampling setting that cannot be served
 │   └── ContextOverflow     400  the prompt does not fit the model's context
 ├── ConfigError             400  a setting of the engine, a profile or a file that cannot be used
+│   └── SettingError        400  the same, told of settings by name, so that it can be said where they were set
 ├── TrainingError           500  data, or a checkpoint of a run, that training cannot go on with
 └── CheckpointError         500  a model folder that cannot be loaded
     ├── UnsafeCheckpoint    500  pickle, remote code or a file built to mislead
@@ -16,12 +17,15 @@ This module knows nothing of HTTP frameworks; it only states the status a server
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 __all__ = [
     "BadRequest",
     "CheckpointError",
     "ConfigError",
     "ContextOverflow",
     "PacelineError",
+    "SettingError",
     "TrainingError",
     "UnsafeCheckpoint",
     "UnsupportedModel",
@@ -62,7 +66,7 @@ class ContextOverflow(BadRequest):
     def __init__(self, prompt_tokens: int, context_tokens: int, what: str = "The prompt has") -> None:
         super().__init__(
             f"{what} {prompt_tokens} tokens, the model's context is {context_tokens} tokens.",
-            remedy="Shorten the prompt: Paceline never cuts it silently.",
+            remedy="Shorten the prompt: the answer needs room, too, and Paceline never cuts it silently.",
             param="prompt",
         )
         self.prompt_tokens = prompt_tokens
@@ -73,6 +77,29 @@ class ConfigError(PacelineError):
     """A setting of the engine, a profile or a file that cannot be used."""
 
     http_status = 400
+
+
+class SettingError(ConfigError):
+    """A setting that cannot be used, or settings that do not go together.
+
+    Args:
+        told: what is said of each, by its name: `{"tau": "is 0.3", "schedule": "is 'fixed'"}`. The first is `param`.
+        so: what else is said of them: ": it has no effect.".
+        remedy: what the user can do about it.
+    """
+
+    def __init__(self, told: Mapping[str, str], so: str = ".", *, remedy: str) -> None:
+        words = ", and ".join(f"{name} {each}" for name, each in told.items())
+        super().__init__(f"{words}{so}", remedy=remedy, param=next(iter(told)))
+        self.told, self.so = told, so
+
+    def placed(self, places: Mapping[str, tuple[str, str]]) -> SettingError:
+        """The same with the key by which a setting was set, and where: " in run.yaml"; others stay as they are."""
+        told = {}
+        for name, words in self.told.items():
+            key, where = places.get(name, (name, ""))
+            told[key] = words + where
+        return SettingError(told, self.so, remedy=self.remedy)
 
 
 class TrainingError(PacelineError):

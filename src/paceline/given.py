@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from paceline.errors import ConfigError
+from paceline.kinds import takes_one_text
 from paceline.settings import Field, canonical, refusal, suits
-from paceline.yaml_file import read_mapping
+from paceline.yaml_file import read_mapping, yaml_word
 
 __all__ = ["checked", "read_settings"]
 
@@ -36,25 +37,28 @@ def checked(values: Mapping[Any, Any], allowed: Sequence[Field], path: Path | No
         ConfigError: an unknown key, a value of the wrong type or outside its range, or a setting by two names; names
             key, value and what is allowed.
     """
+    where = f" in {path}" if path else ""
     known = {name: field for field in allowed for name in (field.name, *field.other_names)}
     given: dict[str, Any] = {}
     for key, value in _taken_apart(values, known):
         if key not in known:
             raise _unknown(key, value, known, path)
         if key in given:
-            raise ConfigError(f"{key} is set twice.", remedy="Leave one out.", param=key)
+            raise ConfigError(f"{key} is set twice{where}.", remedy="Leave one out.", param=key)
         said, word = _said(value, known[key]), known[key].setting.null_word
         if word and said in (None, word):
             given[key] = word
         elif suits(said, known[key]):
             given[key] = said
         else:
-            raise refusal(known[key], said, key, f" in {path}" if path else "")
-    return canonical(given, allowed)
+            raise refusal(known[key], said, key, where)
+    return canonical(given, allowed, where)
 
 
 def _said(value: object, field: Field) -> object:
-    """The word `off` where YAML, which reads a bare one as false, hides it."""
+    """The word `off` where YAML, which reads a bare one as false, hides it; a list of a single text."""
+    if isinstance(value, str) and takes_one_text(field.kind):
+        return [value]
     return "off" if value is False and suits("off", field) and not suits(value, field) else value
 
 
@@ -73,17 +77,17 @@ def _names_in(section: object, known: Mapping[str, Field]) -> list[str]:
 
 
 def _unknown(key: Any, value: object, known: Mapping[str, Field], path: Path | None) -> ConfigError:
+    where, word = (f" in {path}", yaml_word(value)) if path else ("", repr(value))
     if inside := _names_in(key, known):
-        where = f" in {path}" if path else ""
         remedy = f"It must be a mapping of any of: {', '.join(inside)}."
-        return ConfigError(f"{key} is {value!r:.40}{where}.", remedy=remedy, param=key)
+        return ConfigError(f"{key} is {word:.40}{where}.", remedy=remedy, param=key)
     section, _, rest = str(key).partition(".")
     begin = f"{section}." if rest and _names_in(section, known) else ""
     names = _names_in(section, known) if begin else _outermost(known)
     close = get_close_matches(rest if begin else str(key), names, 1, 0.5 if begin else 0.6)  # short names, or any
     guess = [f"Did you mean {begin}{name}?" for name in close]
     remedy = " ".join([*guess, f"Allowed are: {', '.join(begin + name for name in names)}."])
-    told = f"{path} sets {key!r:.40} to {value!r:.40}" if path else f"{key} is {value!r:.40}"
+    told = f"{path} sets {key!r:.40} to {word:.40}" if path else f"{key} is {word:.40}"
     return ConfigError(f"{told}: no such setting.", remedy=remedy, param=key)
 
 

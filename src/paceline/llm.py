@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack, cast
+from typing import Any, Unpack, cast, get_args
 
 import torch
 
@@ -31,16 +31,18 @@ from paceline.decode.settings import MethodSettings, settings_of
 from paceline.decode.target import Target
 from paceline.engine.loop import Decoder, Job, run
 from paceline.errors import BadRequest, ConfigError
+from paceline.kinds import is_integer, plain
 from paceline.models.config_file import model_config
 from paceline.models.device import device_named
 from paceline.models.json_file import read_json
 from paceline.models.load import load_drafter, load_transformer
-from paceline.models.options import Method, Precision
+from paceline.models.options import MaxBatch, Method, Precision
 from paceline.models.pairs import end_tokens, usable_tokens
 from paceline.models.precision import dtypes_of
 from paceline.models.spec import Spec, transformer_spec
 from paceline.models.transformer import Transformer
 from paceline.request import Infill, Message, Prompt, Sampling
+from paceline.settings import Field, refusal, suits
 from paceline.text import Tokenizer, load_tokenizer
 
 __all__ = ["LLM"]
@@ -97,10 +99,10 @@ class LLM:
         below = {"precision": "exact", "max_batch": 8, **profile_of(profile)}
         precision = below["precision"] if precision is None else precision
         max_batch = below["max_batch"] if max_batch is None else max_batch
-        _check_batch(max_batch)
+        max_batch = _whole(max_batch)
         _check_switch("explain", explain)
         choice = choose(Asked(method, drafter, verifier), model)
-        own = settings_of(choice.method, settings, below)
+        own = settings_of(choice.method, settings, below, f" in profile {profile}")
         place = device_named(device)
         # Whatever can be told to be wrong is told before weights are read, which takes long.
         config = model_config(choice.folder)
@@ -182,8 +184,8 @@ class LLM:
             return self._tokenizer_for("text").encode(prompt)
         if not isinstance(prompt, Sequence) or isinstance(prompt, bytes | bytearray):
             raise BadRequest(f"A prompt is {prompt!r:.80}.", remedy="Use text, ids or messages.", param="prompt")
-        if all(isinstance(item, int) and not isinstance(item, bool) for item in prompt):
-            return [int(cast(int, item)) for item in prompt]
+        if all(map(is_integer, prompt)):
+            return [plain(item) for item in prompt]
         return self._tokenizer_for("chat messages").encode_chat(cast(Sequence[Message], prompt))
 
     def _run(self, jobs: list[Job]) -> Iterator[tuple[Any, Chunk]]:
@@ -230,14 +232,14 @@ def _is_one(prompts: object) -> bool:
         return True
     if not isinstance(prompts, Sequence) or isinstance(prompts, bytes | bytearray):
         raise BadRequest(f"A prompt is {type(prompts).__name__}.", remedy="Use text, ids or messages.", param="prompt")
-    return not prompts or isinstance(prompts[0], int | Mapping)
+    return not prompts or is_integer(prompts[0]) or isinstance(prompts[0], int | Mapping)
 
 
-def _check_batch(max_batch: int) -> None:
-    if type(max_batch) is not int or max_batch < 1:
-        raise ConfigError(
-            f"max_batch is {max_batch!r}.", remedy="It must be an integer of at least 1.", param="max_batch"
-        )
+def _whole(max_batch: int) -> int:
+    field = Field("max_batch", *get_args(MaxBatch))
+    if not suits(max_batch, field):
+        raise refusal(field, max_batch)
+    return int(max_batch)
 
 
 def _check_switch(name: str, value: object) -> None:

@@ -5,12 +5,39 @@ Plain frozen records. This module knows nothing of models, tensors or text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from paceline.errors import BadRequest
+from paceline.errors import BadRequest, SettingError
+from paceline.kinds import fits, is_integer, plain
+from paceline.settings import Setting, check_kinds, check_ranges
 
-__all__ = ["Infill", "Message", "Prompt", "Sampling"]
+__all__ = [
+    "FrequencyPenalty",
+    "Infill",
+    "MaxTokens",
+    "Message",
+    "MinP",
+    "PresencePenalty",
+    "Prompt",
+    "RepetitionPenalty",
+    "Sampling",
+    "Seed",
+    "Temperature",
+    "TopK",
+    "TopP",
+]
+
+MaxTokens = Annotated[int, Setting("Most new tokens.", least=1, most=2**31)]
+Temperature = Annotated[float, Setting("0 takes the most probable token.", least=0, most=100)]
+TopK = Annotated[int, Setting("Keep so many of the most probable ids; 0 keeps all.", least=0, most=2**31)]
+TopP = Annotated[float, Setting("Keep the most probable ids up to this probability mass.", above=0, most=1)]
+MinP = Annotated[float, Setting("Keep ids with this share of the best id's probability.", least=0, most=1)]
+Seed = Annotated[int | None, Setting("The same seed gives the same text.", least=-(2**63), most=2**63 - 1)]
+RepetitionPenalty = Annotated[float, Setting("Over 1 discourages ids of prompt and answer.", least=0.01, most=100)]
+PresencePenalty = Annotated[float, Setting("Over 0 discourages ids of the answer, -2 to 2.", least=-2, most=2)]
+FrequencyPenalty = Annotated[float, Setting("The same per occurrence, -2 to 2.", least=-2, most=2)]
 
 Message = Mapping[str, str]
 """One chat message: `{"role": "system" | "user" | "assistant", "content": ...}`."""
@@ -46,29 +73,29 @@ class Sampling:
         BadRequest: a value out of range; names the setting.
     """
 
-    max_tokens: int = 256
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int | None = None
+    max_tokens: MaxTokens = 256
+    temperature: Temperature = 0.0
+    top_k: TopK = 0
+    top_p: TopP = 1.0
+    min_p: MinP = 0.0
+    seed: Seed = None
     stop: tuple[str, ...] | list[str] | str = ()
     stop_token_ids: tuple[int, ...] | list[int] = ()
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
+    repetition_penalty: RepetitionPenalty = 1.0
+    presence_penalty: PresencePenalty = 0.0
+    frequency_penalty: FrequencyPenalty = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
-    n: int = 1
+    n: Annotated[int, Setting("Independent answers.", least=1, most=128)] = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stop", _stop_strings(self.stop))
         object.__setattr__(self, "stop_token_ids", _token_ids("stop_token_ids", self.stop_token_ids))
         object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
-        for name, (kind, allowed, rule) in _RULES.items():
-            value = getattr(self, name)
-            missing_seed = name == "seed" and value is None
-            if not missing_seed and not (_is_number(value, kind) and allowed(value)):
-                raise BadRequest(f"{name} is {value!r:.80}.", remedy=f"It must be {rule}.", param=name)
+        try:
+            check_kinds(self)
+            check_ranges(self)
+        except SettingError as error:
+            raise BadRequest(error.message, remedy=error.remedy, param=error.param) from error
 
     @property
     def penalised(self) -> bool:
@@ -79,26 +106,6 @@ class Sampling:
     def filtered(self) -> bool:
         """True where some ids may be removed before the draw."""
         return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
-
-
-_INT, _REAL = (int,), (int, float)
-_RULES: dict[str, tuple[tuple[type, ...], Callable[[float], bool], str]] = {
-    "max_tokens": (_INT, lambda x: 1 <= x <= 2**31, "an integer in [1, 2**31]"),
-    "temperature": (_REAL, lambda x: 0 <= x <= 100, "a number in [0, 100]"),
-    "top_k": (_INT, lambda x: 0 <= x <= 2**31, "an integer in [0, 2**31]; 0 keeps all"),
-    "top_p": (_REAL, lambda x: 0 < x <= 1, "a number in (0, 1]"),
-    "min_p": (_REAL, lambda x: 0 <= x <= 1, "a number in [0, 1]"),
-    "seed": (_INT, lambda x: -(2**63) <= x < 2**63, "an integer of 64 bits, or None"),
-    "repetition_penalty": (_REAL, lambda x: 0.01 <= x <= 100, "in [0.01, 100]"),
-    "presence_penalty": (_REAL, lambda x: -2 <= x <= 2, "a number in [-2, 2]"),
-    "frequency_penalty": (_REAL, lambda x: -2 <= x <= 2, "a number in [-2, 2]"),
-    "n": (_INT, lambda x: 1 <= x <= 128, "an integer in [1, 128]"),
-}
-"""Setting -> its types, its range, and both in words. NaN is in no range."""
-
-
-def _is_number(value: object, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, kinds) and not isinstance(value, bool)
 
 
 def _stop_strings(given: object) -> tuple[str, ...]:
@@ -115,10 +122,10 @@ def _token_ids(param: str, given: object) -> tuple[int, ...]:
         raise BadRequest(f"{param} is {given!r:.80}.", remedy="It must be a list of token ids.", param=param)
     ids = tuple(given)
     for token in ids:
-        if not _is_number(token, _INT) or token < 0:
+        if not is_integer(token) or token < 0:
             message = f"{param} contains {token!r:.80}, which is not a token id."
             raise BadRequest(message, remedy="Token ids are integers >= 0.", param=param)
-    return ids
+    return tuple(map(plain, ids))
 
 
 def _biases(given: object) -> dict[int, float]:
@@ -127,10 +134,10 @@ def _biases(given: object) -> dict[int, float]:
         raise BadRequest(f"logit_bias is {given!r:.80}.", remedy=remedy, param="logit_bias")
     _token_ids("logit_bias", given)
     for token, bias in given.items():
-        if not (_is_number(bias, _REAL) and -100 <= bias <= 100):
+        if not (fits(bias, float) and -100 <= bias <= 100):
             message = f"logit_bias[{token}] is {bias!r:.80}."
             raise BadRequest(message, remedy="It must be a number in [-100, 100].", param="logit_bias")
-    return dict(given)
+    return {plain(token): bias for token, bias in given.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from paceline.errors import ConfigError
-from paceline.kinds import fits, in_range, kind_described, words_of
+from paceline.errors import ConfigError, SettingError
+from paceline.kinds import Range, fits, kind_described, plain, words_of
+from paceline.yaml_file import yaml_word
 
 __all__ = [
     "Either",
@@ -34,13 +35,14 @@ Config = TypeVar("Config")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Setting:
-    """What a user is told of a field, and the range of its values (of each of them, where it holds many).
+    """What a user is told of a field, and the range of its values (of each of them, where it holds many; see `Range`).
 
     `flags` are its names on the command line where these are not the field's own: `("--block-size",)` of block_sizes.
     `null_word` says None on the command line and in YAML, where leaving the setting out says something else. `alias` is
     another name for it, in YAML and in Python; one with a dot is for YAML alone: `training.lr` is lr in a section.
     `section_alias` is another name in the section of its configuration (see `Either`) alone: `temperature.initial`.
-    `presets` are settings by name, for a setting that is the name of some: they hold where nothing else is given.
+    `presets` are settings by name, for a setting that is the name of some: they hold where nothing else is given. What
+    they say in sections is left to whoever is given the name.
     """
 
     help: str
@@ -51,6 +53,13 @@ class Setting:
     alias: str = ""
     section_alias: str = ""
     presets: Mapping[str, Mapping[str, Any]] | None = None
+    above: float | None = None
+    below: float | None = None
+
+    @property
+    def range(self) -> Range:
+        """Of its numbers."""
+        return Range(self.least, self.most, self.above, self.below)
 
 
 class Field(NamedTuple):
@@ -110,7 +119,7 @@ class Either:
 
 
 def fields_of(config: type) -> list[Field]:
-    """The fields of a dataclass; a configuration inside it, or one of several, stands as its own fields."""
+    """The fields of a dataclass that are settings; a configuration inside it, or one of several, stands as its own."""
     found: list[Field] = []
     hints = get_type_hints(config, include_extras=True)
     for field in dataclasses.fields(config):
@@ -118,10 +127,10 @@ def fields_of(config: type) -> list[Field]:
         if dataclasses.is_dataclass(hint):
             found += fields_of(hint)  # type: ignore[arg-type]
             continue
-        kind, setting = get_args(hint)
+        kind, setting = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
         if isinstance(setting, Either):
             found += setting.fields
-        else:
+        elif setting is not None:
             found.append(Field(field.name, kind, setting, field.default))
     return found
 
@@ -150,12 +159,16 @@ def assemble(config: type[Config], values: Mapping[str, Any]) -> Config:
 def check_kinds(config: object) -> None:
     """Refuse a configuration of numbers, words and switches that holds something else, as Python code can give it.
 
+    Integers of other libraries become Python's.
+
     Raises:
         ConfigError: names the setting, its value and what is allowed.
     """
     for field in fields_of(type(config)):
-        if not fits(getattr(config, field.name), field.kind):
-            raise refusal(field, getattr(config, field.name))
+        value = getattr(config, field.name)
+        if not fits(value, field.kind):
+            raise refusal(field, value)
+        object.__setattr__(config, field.name, plain(value))
 
 
 def check_ranges(config: object) -> None:
@@ -166,12 +179,15 @@ def check_ranges(config: object) -> None:
     """
     for field in fields_of(type(config)):
         value = getattr(config, field.name, None)
-        if not _in_range(value, field):
+        if not field.setting.range.holds(value):
             raise refusal(field, value)
 
 
-def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, Any]:
+def canonical(values: Mapping[Any, Any], fields: Sequence[Field], where: str = "") -> dict[Any, Any]:
     """`values` by the names of the fields, where some may be set by another name.
+
+    Args:
+        where: they were set, " in run.yaml".
 
     Raises:
         ConfigError: a setting by two of its names, or both in a section and outside.
@@ -181,37 +197,40 @@ def canonical(values: Mapping[Any, Any], fields: Sequence[Field]) -> dict[Any, A
     for name in values:
         earlier = given.setdefault(names.get(name, name), name)
         if earlier != name:
-            told = f"{earlier} is {values[earlier]!r:.40} and {name} is {values[name]!r:.40}."
+            told = f"{earlier} is {values[earlier]!r:.40} and {name} is {values[name]!r:.40}{where}."
             raise ConfigError(told, remedy=f"Leave one out: {name} is another name of it.", param=name)
     for field in fields:
         if field.plain_name != field.name and {field.name, field.plain_name} <= given.keys():
             told = " and ".join(
                 f"{name} is {values[name]!r:.40}" for name in (given[field.name], given[field.plain_name])
             )
-            raise ConfigError(f"{told}.", remedy="Leave one out: they are the same setting.", param=field.name)
+            raise ConfigError(f"{told}{where}.", remedy="Leave one out: they are the same setting.", param=field.name)
     return {name: values[spelled] for name, spelled in given.items()}
 
 
 def suits(value: object, field: Field) -> bool:
     """Whether a setting may have a value, as YAML gives it."""
-    return fits(value, field.kind) and _in_range(value, field)
+    return fits(value, field.kind) and field.setting.range.holds(value)
 
 
-def refusal(field: Field, value: object, key: str = "", where: str = "") -> ConfigError:
-    """That a setting has a value which it may not have; `key` is how it was named, `where` where it was set."""
-    remedy = f"It must be {described(field)}."
-    return ConfigError(f"{key or field.name} is {value!r:.80}{where}.", remedy=remedy, param=key or field.name)
+def refusal(field: Field, value: object, key: str = "", where: str = "") -> SettingError:
+    """That a setting has a value which it may not have.
+
+    Args:
+        key: how it was named; its name if empty.
+        where: it was set, " in run.yaml"; the value is written as there.
+    """
+    word = yaml_word(value) if where else repr(value)
+    return SettingError({key or field.name: f"is {word:.80}{where}"}, remedy=f"It must be {described(field)}.")
 
 
 def described(field: Field) -> str:
     """What values a setting may have, in words."""
-    bounds = ((" of at least", field.setting.least), (" of at most", field.setting.most))
-    told = " and".join(f"{words} {bound:.15g}" for words, bound in bounds if bound is not None)
-    word = field.setting.null_word
+    word, bounds = field.setting.null_word, field.setting.range
     if not word:
-        return kind_described(field.kind) + told
-    others = " or ".join(kind_described(kind) for kind in get_args(field.kind) if kind is not NoneType)
-    return f"{others}{told}, or {word} (None in Python)"
+        return kind_described(field.kind, bounds)
+    others = " or ".join(kind_described(kind, bounds) for kind in get_args(field.kind) if kind is not NoneType)
+    return f"{others}, or {word} (None in Python)"
 
 
 def _spelled(field: Field, text: Any) -> Any:
@@ -226,7 +245,3 @@ def _spelled(field: Field, text: Any) -> Any:
         return int(text)
     except ValueError:
         raise refusal(field, text) from None
-
-
-def _in_range(value: object, field: Field) -> bool:
-    return in_range(value, field.setting.least, field.setting.most)

@@ -57,7 +57,7 @@ def test_words_are_read(text: str, configuration: Configuration) -> None:
         ("apd,alpha=1,alpha=1", "alpha is set twice"),
         ("apd,window=8,window_size=9", "window is 8 and window_size is 9"),
         ("apd,alpah=1", "alpah is 1: no such setting. Did you mean alpha?"),
-        ("apd,alpha=2", "setting 'apd,alpha=2': alpha is 2. It must be a number of at least 0 and of at most 1."),
+        ("apd,alpha=2", "setting 'apd,alpha=2': alpha is 2. It must be a number from 0 to 1."),
         ("apd,alpha=all", "alpha is 'all'"),
         ("apd,alpha=nan", "alpha is nan"),
         ("apd,window=0", "window is 0. It must be an integer of at least 1, or all (None in Python)."),
@@ -66,7 +66,7 @@ def test_words_are_read(text: str, configuration: Configuration) -> None:
         ("verifier,alpha=0.9", "alpha is set, and the method is 'verifier'"),
         ("diffusion,block_size=4", "block_size is set, and the method is 'diffusion'"),
         ("diffusion,threshold=0.9,steps=4", "give at most one of"),
-        ("dflash,block_size=65", "block_size is 65. It must be an integer or"),
+        ("dflash,block_size=65", "block_size is 65. It must be an integer from"),
         ("dflash,block_size=all", "block_size is 'all'"),
     ],
 )

@@ -84,7 +84,7 @@ def test_missing_things_are_named(tmp_path: Path) -> None:
         ({"max_tokens": 0}, "max_tokens is 0"),
         ({"prompts_per_scenario": 0}, "prompts_per_scenario is 0"),
         ({"threads": -1}, "threads is -1"),
-        ({"block_sizes": (8, 65)}, r"block_sizes is \(8, 65\).*at least 1 and of at most 64"),
+        ({"block_sizes": (8, 65)}, r"block_sizes is \(8, 65\).*from 1 to 64"),
         ({"methods": ("lookup", "apd")}, "method is 'apd'.*dflash, lookup; ar is always measured"),
         ({"methods": ("lookup",), "block_sizes": (4,)}, "^block_size is 4, and the only method is 'lookup'"),
         ({"sweep": True, "methods": ("dflash", "lookup")}, "^method is 'dflash' and 'lookup', and --sweep"),

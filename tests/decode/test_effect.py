@@ -51,17 +51,68 @@ def test_what_can_have_no_effect_is_refused(method: str, given: dict[str, Any], 
     """Alone, and in a section: a file that sets something for nothing is a mistake, too."""
     with pytest.raises(ConfigError) as caught:
         settings_of(method, {f"{method}_params": given} if section else given)
-    assert str(caught.value).startswith(message)
+    told = str(caught.value).replace(f"{method}_params.", "")
+    assert told.startswith(message)
     assert str(caught.value).endswith(" out.")
-    assert caught.value.param in given
+    assert str(caught.value.param).rpartition(".")[2] in given
 
 
-def test_steps_of_no_block_are_refused_where_a_user_asks_for_them() -> None:
-    with pytest.raises(ConfigError, match=r"diffusion_steps is 4, and block_size is 1: it has no effect\. Raise block"):
-        settings_of("dflash", {"block_size": 1, "diffusion_steps": 4})
-    assert settings_of("dflash", {"dflash_params": {"block_size": 1, "diffusion_steps": 4}}) == Speculation(
-        block_size=1, diffusion_steps=4
-    )
+LIMITED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"block_size": 2, "overlap": 1},
+        "overlap is 1, and block_size is 2: it has no effect. Raise block_size, or leave overlap out.",
+    ),
+    (
+        {"block_size": 4, "overlap": 9},
+        "overlap is 9, and block_size is 4: the largest that has an effect is 2. Give at most 2, or raise block_size.",
+    ),
+    (
+        {"block_size": 2, "diffusion_steps": 8},
+        "diffusion_steps is 8, and block_size is 2: it has no effect. Raise block_size, or leave diffusion_steps out.",
+    ),
+    (
+        {"block_size": 4, "diffusion_steps": 5},
+        "diffusion_steps is 5, and block_size is 4: the largest that has an effect is 3. Give at most 3, or raise",
+    ),
+    ({"block_size": 1, "diffusion_steps": 2}, "diffusion_steps is 2, and block_size is 1: it has no effect."),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), LIMITED)
+def test_more_than_can_have_an_effect_is_refused_with_the_largest_value(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        settings_of("dflash", given)
+    assert str(caught.value).startswith(message)
+    with pytest.raises(ConfigError) as caught:
+        settings_of("dflash", {"dflash_params": given})
+    assert str(caught.value).replace("dflash_params.", "").startswith(message)
+    name = next(name for name in given if name != "block_size")
+    assert caught.value.param == f"dflash_params.{name}"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"block_size": 4, "overlap": 2, "diffusion_steps": 3},
+        {"block_size": 2, "overlap": 0, "diffusion_steps": 1},
+        {"overlap": 63, "diffusion_steps": 8},
+        {"block_size": 2, "diffusion_steps": 8, "draft_temperature": "fixed"},
+    ],
+)
+def test_what_a_block_has_room_for_is_taken(given: dict[str, Any]) -> None:
+    """On a schedule, the number of passes says how fast the temperature falls, whatever they fix."""
+    assert settings_of("dflash", given) == Speculation(**given)
+
+
+def test_a_profile_beside_a_smaller_block_is_let_be() -> None:
+    below = {"dflash_params": {"block_size": 16, "diffusion_steps": 6}}
+    assert settings_of("dflash", {"block_size": 2}, below) == Speculation(block_size=2, diffusion_steps=6)
+    inside = {"dflash_params": {"diffusion_steps": 6, "overlap": 3}}
+    assert settings_of("dflash", {**inside, "block_size": 2}) == Speculation(block_size=2, diffusion_steps=6, overlap=3)
+    with pytest.raises(
+        ConfigError, match=r"overlap is 15, and dflash_params.block_size is 16 in profile cloud: the larg"
+    ):
+        settings_of("dflash", {"overlap": 15}, below, " in profile cloud")
 
 
 @pytest.mark.parametrize(
@@ -113,4 +164,6 @@ def test_rules_name_settings_that_exist() -> None:
     own = {field.name for field in fields(Speculation)}
     for need in effect._NEEDS["dflash"]:
         assert {*need.settings, *need.others} <= own
+    for limit in effect._LIMITS["dflash"]:
+        assert {limit.setting, limit.other} <= own
     assert effect._NOTHING.keys() <= own

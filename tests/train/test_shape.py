@@ -55,12 +55,15 @@ def test_such_a_model_runs() -> None:
     ("settings", "told"),
     [
         ({"model_size": "DiT-H"}, "model_size is 'DiT-H'. It must be 'pace-13m' or 'DiT-S' or 'DiT-B' or 'DiT-L' or"),
-        ({"num_heads": 3}, "hidden_size is 256, num_heads is 3. Give a multiple of the heads, or head_dim."),
-        ({"num_heads": 6, "num_kv_heads": 4, "head_dim": 8}, "num_heads is 6, num_kv_heads is 4. The first must be"),
+        ({"num_heads": 3}, "hidden_size is 256, and num_heads is 3. Give a multiple of the heads, or head_dim."),
+        (
+            {"num_heads": 6, "num_kv_heads": 4, "head_dim": 8},
+            "num_heads is 6, and num_kv_heads is 4. The first must be",
+        ),
         ({"head_dim": 9}, "head_dim is 9, of hidden_size 256 and num_heads 4. Rotary positions need an even number."),
         ({"hidden_size": 36}, "head_dim is 9, of hidden_size 36 and num_heads 4."),
-        ({"hidden_size": 0}, "hidden_size is 0. It must be an integer or null of at least 1."),
-        ({"num_layers": 5000}, "num_layers is 5000. It must be an integer or null of at least 1 and of at most 4096."),
+        ({"hidden_size": 0}, "hidden_size is 0. It must be an integer of at least 1, or null."),
+        ({"num_layers": 5000}, "num_layers is 5000. It must be an integer from 1 to 4096, or null."),
         ({"num_heads": 2.0}, "num_heads is 2.0"),
     ],
 )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from paceline.bench.configuration import Configuration, method_named, read_configuration
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, SettingError
 from paceline.models.options import (
     PROMISES,
     Device,
@@ -150,7 +150,12 @@ class DecodeBench(Workload):
     ] = None
     temperatures: Annotated[
         tuple[float, ...],
-        Setting("Of every request; 0. With --sweep it may be repeated, and is 0 and 1.", flags=("--temperature",)),
+        Setting(
+            "Of every request; 0. With --sweep it may be repeated, and is 0 and 1.",
+            least=0,
+            most=100,
+            flags=("--temperature",),
+        ),
     ] = ()
 
     def __post_init__(self) -> None:
@@ -186,22 +191,23 @@ class DecodeBench(Workload):
                 remedy = f"There are: {', '.join(get_args(Drafting))}; ar is always measured."
                 raise ConfigError(f"method is {method!r:.40}.", remedy=remedy, param="methods")
         if self.block_sizes and self.methods and "dflash" not in self.methods:
-            told = f"{_told(self, 'block_sizes')}, and the only method is {self.methods[0]!r}."
-            raise ConfigError(told, remedy="Leave it out, or add --method dflash.", param="block_sizes")
+            so = f", and the only method is {self.methods[0]!r}."
+            raise SettingError(_told(self, "block_sizes"), so, remedy="Leave it out, or add --method dflash.")
 
     def _check_sweep(self) -> None:
         """What goes with a sweep, and what only with it."""
         for name in ("methods", "peers", "block_sizes") if self.sweep else ("settings", "rescorer"):
             if getattr(self, name):
-                told = f"{_told(self, name)}, {'and' if self.sweep else 'without'} --sweep."
-                raise ConfigError(told, remedy=_BESIDE_SWEEP.get(name, "Add --sweep, or leave it out."), param=name)
+                so = f", {'and' if self.sweep else 'without'} --sweep."
+                remedy = _BESIDE_SWEEP.get(name, "Add --sweep, or leave it out.")
+                raise SettingError(_told(self, name), so, remedy=remedy)
         if self.sweep and self.settings and self.rescorer is not None:
-            told = f"{_told(self, 'rescorer')}, and {_told(self, 'settings')}."
+            told = _told(self, "rescorer") | _told(self, "settings")
             remedy = "Write it as --setting dflash,candidate_num=32,rescorer=…"
-            raise ConfigError(told, remedy=remedy, param="rescorer")
+            raise SettingError(told, remedy=remedy)
         if len(self.temperatures) > 1 and not self.sweep:
-            told = f"temperature is {' and '.join(map(str, self.temperatures))}, without --sweep."
-            raise ConfigError(told, remedy="Give one, or add --sweep.", param="temperature")
+            so = f"temperature is {' and '.join(map(str, self.temperatures))}, without --sweep."
+            raise ConfigError(so, remedy="Give one, or add --sweep.", param="temperature")
 
     def _check_peers(self) -> None:
         for peer in self.peers:
@@ -209,16 +215,15 @@ class DecodeBench(Workload):
                 raise ConfigError(f"peer is {peer!r}.", remedy=f"Known: {', '.join(PEERS)}.", param="peers")
         if (_ASSISTED in self.peers) != (self.assistant is not None):
             remedy = f"Give --peers {_ASSISTED} and --assistant FOLDER, a smaller model of the same tokens, together."
-            told = (
-                "There is no assistant." if self.assistant is None else f"{_told(self, 'assistant')}, without its peer."
-            )
-            raise ConfigError(told, remedy=remedy, param="assistant")
+            if self.assistant is None:
+                raise ConfigError("There is no assistant.", remedy=remedy, param="assistant")
+            raise SettingError(_told(self, "assistant"), ", without its peer.", remedy=remedy)
         if self.temperature > 0.0 and set(self.peers) - set(SAMPLING_PEERS):
             remedy = f"Above 0 peers draw other random numbers than we do; measured there: {', '.join(SAMPLING_PEERS)}."
             raise ConfigError(f"temperature is {self.temperature!r}.", remedy=remedy, param="temperature")
         if self.peers and self.precision == "mixed":
             remedy = "Peers compute in one precision: compare them in exact, half or int8."
-            raise ConfigError(f"precision is {self.precision!r}.", remedy=remedy, param="precision")
+            raise SettingError({"precision": f"is {self.precision!r}"}, remedy=remedy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +241,7 @@ class CurveBench(Workload):
         tuple[int, ...],
         Setting("May be repeated: a point for each; 1 is plain decoding.", least=1, most=64, flags=("--block-size",)),
     ] = (1, 4, 6, 8, 10, 12, 16)
-    temperature: Annotated[float, Setting("Of every request.")] = 0.0
+    temperature: Annotated[float, Setting("Of every request.", least=0, most=100)] = 0.0
 
     def __post_init__(self) -> None:
         Workload.__post_init__(self)
@@ -247,12 +252,12 @@ class CurveBench(Workload):
             check_precision(precision)
 
 
-def _told(options: DataclassInstance, name: str) -> str:
-    """A setting as users write it: `block_size is 4 and 8`, since the flag that may be repeated says one of them."""
+def _told(options: DataclassInstance, name: str) -> dict[str, str]:
+    """A setting for `SettingError`, as users write it: a flag that may be repeated says one of its values."""
     field = next(field for field in fields_of(type(options)) if field.name == name)
     value = getattr(options, name)
     words = map(repr, value) if isinstance(value, tuple) else (repr(str(value)),)
-    return f"{next(iter(field.other_names), name)} is {' and '.join(words):.80}"
+    return {next(iter(field.other_names), name): f"is {' and '.join(words):.80}"}
 
 
 def as_plain_data(options: DataclassInstance) -> dict[str, Any]:

@@ -13,15 +13,19 @@ from paceline.bench.memory_options import MemoryBench
 from paceline.bench.options import CurveBench, DecodeBench, Workload
 from paceline.bench.quality_options import FrontierBench, QualityBench
 from paceline.cli.flags import configured
-from paceline.cli.options import check_threads
+from paceline.cli.options import check_threads, place
 
 __all__ = ["app", "curve", "decode", "frontier", "kernels", "memory", "quality"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure speed and memory, and check the output.")
 
 Asked = TypeVar("Asked", bound=Workload | QualityBench | KernelBench)
-Json = Annotated[Path | None, typer.Option(dir_okay=False, help="Write all figures to a JSON file.")]
-Plot = Annotated[Path | None, typer.Option(dir_okay=False, help="Draw them (needs paceline[bench]).")]
+Json = Annotated[
+    Path | None, typer.Option(callback=place("file", exists=False), help="Write all figures to a JSON file.")
+]
+Plot = Annotated[
+    Path | None, typer.Option(callback=place("file", exists=False), help="Draw them (needs paceline[bench]).")
+]
 
 
 @app.command("decode")

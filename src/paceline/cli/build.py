@@ -13,25 +13,35 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.cli.options import set_threads
+from paceline.cli.flags import configured
+from paceline.cli.options import place, set_threads
 from paceline.cli.output import resumable, say, say_if_watched
 from paceline.files import write_text
 from paceline.lock import alone_in
+from paceline.models.options import Threads
+from paceline.settings import Setting
 
 if TYPE_CHECKING:
     from paceline.train.build.recipe import Recipe
     from paceline.train.build.stages import Stage
     from paceline.train.heldout import Score
 
-__all__ = ["Threads", "build", "show_scores"]
-
-Threads = Annotated[int | None, typer.Option(min=1, max=1024, help="Threads on a CPU.")]
+__all__ = ["build", "show_scores"]
 
 
+@configured()
 @resumable()
 def build(
-    out: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where to build; the same one resumes.")],
-    scale: Annotated[float, typer.Option(help="Below 1: fewer documents, answers and steps, to try the way.")] = 1.0,
+    *,
+    out: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", callback=place("folder", exists=False), help="Where to build; the same one resumes."
+        ),
+    ],
+    scale: Annotated[
+        float, Setting("Below 1: fewer documents, answers and steps, to try the way.", above=0, most=1)
+    ] = 1.0,
     only_plan: Annotated[bool, typer.Option("--plan", help="Show what it would take, and stop.")] = False,
     threads: Threads = None,
 ) -> None:

@@ -17,7 +17,7 @@ from paceline.cli.chat import chat
 from paceline.cli.effective import Effective, effective
 from paceline.cli.flags import Layers, configured
 from paceline.cli.generate import generate
-from paceline.cli.options import Decoding, Drawing
+from paceline.cli.options import Decoding, Drawing, place
 from paceline.cli.output import say_warning, write
 from paceline.errors import ConfigError
 from paceline.files import write_text
@@ -32,7 +32,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="See which s
 def show(
     *,
     json: Annotated[
-        Path | None, typer.Option(dir_okay=False, allow_dash=True, help="Write JSON to a file; - is stdout.")
+        Path | None,
+        typer.Option(callback=place("file", exists=False), allow_dash=True, help="Write JSON to a file; - is stdout."),
     ] = None,
     decoding: Decoding,
     drawing: Drawing,

@@ -16,12 +16,13 @@ import typer
 from rich.text import Text
 
 from paceline.cli.flags import configured
-from paceline.cli.options import MaxTokens, set_threads
+from paceline.cli.options import place, set_threads
 from paceline.cli.output import write
 from paceline.completion import Completion
 from paceline.errors import ConfigError
 from paceline.models.options import Drafter, Model, PrecisionSetting, Threads
-from paceline.request import Prompt, Sampling
+from paceline.request import MaxTokens, Prompt, Sampling
+from paceline.settings import Setting
 
 if TYPE_CHECKING:
     from paceline.llm import LLM
@@ -39,12 +40,14 @@ def demo(
     ] = None,
     prompt: Annotated[str | None, typer.Option(help="A prompt of your own instead.")] = None,
     max_tokens: MaxTokens = 160,
-    repeats: Annotated[int, typer.Option(min=1, help="Timed runs of each method.")] = 3,
+    repeats: Annotated[int, Setting("Timed runs of each method.", least=1)] = 3,
     model: Model = None,
     drafter: Drafter = None,
     precision: PrecisionSetting = "exact",
     threads: Threads = None,
-    svg: Annotated[Path | None, typer.Option(dir_okay=False, help="Save the coloured blocks as a picture.")] = None,
+    svg: Annotated[
+        Path | None, typer.Option(callback=place("file", exists=False), help="Save the coloured blocks as a picture.")
+    ] = None,
 ) -> None:
     """Decode real prompts with DFlash, then plainly: how much faster, and is the text the same?"""
     sampling = Sampling(max_tokens=max_tokens)

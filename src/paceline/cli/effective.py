@@ -15,6 +15,7 @@ from paceline.cli.flags import Layers
 from paceline.cli.options import Decoding, Drawing
 from paceline.decode.choice import Asked, Choice, choose, named_model
 from paceline.decode.named import find_lookup_file, find_ngrams, find_partner, find_rescorer
+from paceline.decode.profiles import profile_of
 from paceline.decode.settings import EVERY_METHOD, SWITCHED_BY, Own, section_of, settings_of
 from paceline.errors import ConfigError, PacelineError
 from paceline.models.config_file import model_config
@@ -65,7 +66,7 @@ def effective(decoding: Decoding, drawing: Drawing, layers: Layers) -> Effective
     asked = Asked(decoding.method, decoding.drafter, decoding.verifier)
     choice, missing = _chosen(asked, decoding)
     method = choice.method if choice is not None else _foreseen(asked)
-    own = None if method is None else settings_of(method, decoding.settings)
+    own = None if method is None else _own(method, decoding)
     models = _models(asked, choice, decoding, layers)
     general = (_shown(field, getattr(decoding, field.name), layers) for field in _general_fields())
     special = () if method is None or own is None else _of_method(method, own, layers)
@@ -132,6 +133,10 @@ def _models(asked: Asked, choice: Choice | None, decoding: Decoding, layers: Lay
     for field in fields_of(Decoding):
         if field.name in values:
             yield _shown(field, values[field.name], layers)
+
+
+def _own(method: Method, decoding: Decoding) -> Own | None:
+    return settings_of(method, decoding.settings, profile_of(decoding.profile), f" in profile {decoding.profile}")
 
 
 def _of_method(method: Method, own: Own, layers: Layers) -> tuple[Shown, ...]:

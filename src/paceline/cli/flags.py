@@ -9,22 +9,24 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, is_dataclass
-from functools import reduce, wraps
+from functools import wraps
 from inspect import Parameter, Signature, signature, unwrap
-from operator import or_
 from pathlib import Path
-from types import GenericAlias, MappingProxyType, NoneType
-from typing import Annotated, Any, Literal, NamedTuple, cast, get_args, get_origin, get_type_hints
+from types import GenericAlias, MappingProxyType, NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
 
 import typer
 
+from paceline.errors import SettingError
 from paceline.given import checked, read_settings
-from paceline.kinds import words_of
-from paceline.settings import Field, Setting, assemble, fields_of, refusal, section_fields_of
+from paceline.kinds import from_word
+from paceline.settings import Field, Setting, assemble, fields_of, refusal, section_fields_of, suits
 
 __all__ = ["Layers", "configured"]
 
 Command = Callable[..., None]
+
+_UNIONS = (Union, UnionType)
 
 
 class Layers(NamedTuple):
@@ -37,6 +39,16 @@ class Layers(NamedTuple):
     file: Mapping[str, Any] = MappingProxyType({})
     presets: Mapping[str, Any] = MappingProxyType({})
     path: Path | None = None
+
+    @property
+    def asked(self) -> set[str]:
+        """What a user set, by a flag or in the file."""
+        return self.flags.keys() | self.file.keys()
+
+    @property
+    def of_file(self) -> set[str]:
+        """What holds because the file says so."""
+        return self.file.keys() - self.flags.keys()
 
 
 def configured(accept: Sequence[Command] = (), **defaults: Any) -> Callable[[Command], Command]:
@@ -56,16 +68,19 @@ def configured(accept: Sequence[Command] = (), **defaults: Any) -> Callable[[Com
         watching = [name for name, hint in hints.items() if hint is Layers]
         own = _own_flags(command)
         parameters = _parameters(own, configs, defaults, accept)
+        fields = {field.name: field for config in configs.values() for field in fields_of(config)}
+        fields |= {name: field for name, (field, _) in own.items() if isinstance(get_args(hints[name])[1], Setting)}
 
         @wraps(command)
         def run(context: typer.Context, **given: Any) -> None:
-            layers = _layers(context, given)
-            presets = {name: value for name, value in layers.presets.items() if _plain(name) not in layers.file}
-            below = {**presets, **layers.file}
-            values = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-            values |= {name: value for name, value in below.items() if name not in given}  # those of sections
-            built = {name: assemble(config, values) for name, config in configs.items()}
-            command(**{name: given[name] for name in own}, **built, **dict.fromkeys(watching, layers))
+            values = {name: _read(value, fields.get(name)) for name, value in given.items()}
+            layers = _layers(context, values)
+            values |= {name: value for name, value in layers.file.items() if name not in given}  # those of sections
+            try:
+                built = {name: assemble(config, values) for name, config in configs.items()}
+                command(**{name: values[name] for name in own}, **built, **dict.fromkeys(watching, layers))
+            except SettingError as error:
+                raise error.placed({name: (name, f" in {layers.path}") for name in layers.of_file}) from error
 
         context = Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)
         run.__signature__ = Signature([*parameters.values(), context])  # type: ignore[attr-defined]
@@ -81,6 +96,20 @@ def _layers(context: typer.Context, given: Mapping[str, Any]) -> Layers:
     flags = {name: value for name, value in given.items() if _is_typed(context, name)}
     file, presets = _beneath(context).maps
     return Layers(flags, file, presets, given["config"])
+
+
+def _read(given: Any, field: Field | None) -> Any:
+    """The value of a flag, from the command line or beneath it; of Typer's own options there is no field.
+
+    Raises:
+        ConfigError: names the setting, its value and what is allowed.
+    """
+    if field is None or given is None or given == field.setting.null_word:
+        return given
+    value = from_word(given, field.kind)
+    if not suits(value, field):
+        raise refusal(field, value)
+    return value
 
 
 def _is_typed(context: typer.Context, name: str) -> bool:
@@ -148,16 +177,10 @@ def _declared(name: str, hint: Any, default: Any) -> Field:
     return Field(name, kind, told, MISSING if default is Parameter.empty else default)
 
 
-def _plain(name: str) -> str:
-    """A setting without its section."""
-    return name.rpartition(".")[2]
-
-
 def _flag(field: Field, fields: Sequence[Field] = ()) -> Parameter:
     """The flag of a field; `fields` are what its presets may set."""
     told = field.setting
-    spoken = [word for word in (*words_of(field.kind), told.null_word) if word]
-    kind, metavar = (str, "|".join(["INTEGER", *spoken])) if spoken else _typed(field.kind)
+    kind, metavar = _typed(field.kind, told.null_word)
     words = told.help + (f" In YAML also {told.alias}." if told.alias else "")
     early: Any = {"is_eager": True, "callback": _read_presets(field, fields)} if told.presets else {}
     option = typer.Option(*told.flags, help=words, min=told.least, max=told.most, metavar=metavar, **early)
@@ -165,20 +188,21 @@ def _flag(field: Field, fields: Sequence[Field] = ()) -> Parameter:
     return Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
-def _typed(kind: Any) -> tuple[Any, str | None]:
-    """What Typer is told of a field's type, and how its values are shown; the configuration checks them."""
-    if get_origin(kind) is Literal:
-        return str, "|".join(get_args(kind))
-    if get_args(kind)[1:] == (NoneType,) and get_origin(get_args(kind)[0]) is Literal:
-        return str | None, _typed(get_args(kind)[0])[1]
+def _typed(kind: Any, null_word: str = "") -> tuple[Any, str | None]:
+    """What Typer is told of a field's type, and how its values are shown; numbers are text to it, for `_read`."""
     if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
         element, metavar = _typed(get_args(kind)[0])
         return GenericAlias(list, (element,)), metavar
     if get_origin(kind) is tuple:
-        return kind, " ".join(f"<{each.__name__}>" for each in get_args(kind))  # blanks between them, as they are given
-    if {str, Path} <= set(get_args(kind)):  # a name or a folder: text for either
-        return reduce(or_, (each for each in get_args(kind) if each is not Path)), None
-    return kind, None
+        told = [_typed(each) for each in get_args(kind)]
+        return GenericAlias(tuple, tuple(each for each, _ in told)), " ".join(str(words) for _, words in told)
+    if kind in (bool, Path, Path | None):
+        return kind, None
+    kinds = [each for each in get_args(kind) if each is not NoneType] if get_origin(kind) in _UNIONS else [kind]
+    words = [word for each in kinds if get_origin(each) is Literal for word in get_args(each)]
+    numbers = [name for number, name in ((int, "INTEGER"), (float, "NUMBER")) if number in kinds]
+    spoken = [*numbers, *words, *filter(None, (null_word,))]
+    return str | None if NoneType in get_args(kind) else str, "|".join(spoken) or None
 
 
 def _read_presets(field: Field, fields: Sequence[Field]) -> Callable[[typer.Context, str | None], str | None]:
@@ -204,5 +228,5 @@ def _config_file(fields: list[Field]) -> Parameter:
         return path
 
     told = "YAML file with any of these settings; flags win over it."
-    option = typer.Option(exists=True, dir_okay=False, is_eager=True, callback=read, help=told)
+    option = typer.Option(is_eager=True, callback=read, help=told)
     return Parameter("config", Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, option])

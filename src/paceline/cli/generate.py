@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from paceline.cli.flags import configured
-from paceline.cli.options import Decoding, Drawing, Explain, ShowBlocks
+from paceline.cli.options import Decoding, Drawing, Explain, ShowBlocks, place
 from paceline.cli.output import completion_json, say, stats_line, write
 from paceline.completion import Chunk, Completion
 from paceline.errors import BadRequest, ConfigError
@@ -32,7 +32,7 @@ def generate(
         str | None, typer.Argument(help="The prompt; without it a pipe is read.", show_default=False)
     ] = None,
     file: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, readable=True, help="Read the prompt from a file.")
+        Path | None, typer.Option(callback=place("file", exists=True), help="Read the prompt from a file.")
     ] = None,
     prompt_ids: Annotated[str | None, typer.Option(metavar="1,2,3", help="The prompt as token ids.")] = None,
     prefix: Annotated[str | None, typer.Option(help="Fill a hole of --max-tokens behind this; diffusion, APD.")] = None,

@@ -6,23 +6,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from paceline.decode.profiles import ProfileSetting
 from paceline.decode.settings import EVERY_METHOD
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, SettingError
 from paceline.models.options import Device, Drafter, MaxBatch, Method, Model, PrecisionSetting, Threads, Verifier
-from paceline.request import Sampling
+from paceline.request import (
+    FrequencyPenalty,
+    MaxTokens,
+    MinP,
+    PresencePenalty,
+    RepetitionPenalty,
+    Sampling,
+    Seed,
+    Temperature,
+    TopK,
+    TopP,
+)
 from paceline.settings import Setting
 
 if TYPE_CHECKING:
     from paceline.llm import LLM
 
-__all__ = ["Decoding", "Drawing", "Explain", "MaxTokens", "ShowBlocks", "check_threads", "set_threads"]
+__all__ = ["Decoding", "Drawing", "Explain", "ShowBlocks", "check_threads", "place", "set_threads"]
 
-MaxTokens = Annotated[int, Setting("Most new tokens.")]
 ShowBlocks = Annotated[bool, Setting("Show what each round drafted.", flags=("--show-blocks",))]
 Explain = Annotated[
     bool,
@@ -61,7 +74,7 @@ class Decoding:
         from paceline.llm import LLM
 
         set_threads(self.threads)
-        apart = ("threads", "settings", "profile")  # what a profile says is in the others by now
+        apart = ("threads", "settings")
         own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in apart}
         llm = LLM(**own, **self.settings, explain=explain)
         if explain and llm.method in ("diffusion", "apd"):
@@ -75,15 +88,15 @@ class Drawing:
     """How tokens are drawn. `Sampling` checks it."""
 
     max_tokens: MaxTokens = 256
-    temperature: Annotated[float, Setting("0 takes the most probable token.")] = 0.0
-    top_p: Annotated[float, Setting("Keep the most probable ids up to this probability mass.")] = 1.0
-    top_k: Annotated[int, Setting("Keep so many of the most probable ids; 0 keeps all.")] = 0
-    min_p: Annotated[float, Setting("Keep ids with this share of the best id's probability.")] = 0.0
-    seed: Annotated[int | None, Setting("The same seed gives the same text.")] = None
+    temperature: Temperature = 0.0
+    top_p: TopP = 1.0
+    top_k: TopK = 0
+    min_p: MinP = 0.0
+    seed: Seed = None
     stop: Annotated[tuple[str, ...], Setting("A text that ends the answer; may be repeated.")] = ()
-    repetition_penalty: Annotated[float, Setting("Over 1 discourages ids of prompt and answer.")] = 1.0
-    presence_penalty: Annotated[float, Setting("Over 0 discourages ids of the answer, -2 to 2.")] = 0.0
-    frequency_penalty: Annotated[float, Setting("The same per occurrence, -2 to 2.")] = 0.0
+    repetition_penalty: RepetitionPenalty = 1.0
+    presence_penalty: PresencePenalty = 0.0
+    frequency_penalty: FrequencyPenalty = 0.0
 
     def sampling(self) -> Sampling:
         """The settings of a request.
@@ -92,6 +105,22 @@ class Drawing:
             BadRequest: as `Sampling` does.
         """
         return Sampling(**asdict(self))
+
+
+def place(
+    kind: Literal["file", "folder"], *, exists: bool
+) -> Callable[[typer.CallbackParam, Path | None], Path | None]:
+    """A callback of Typer's options that refuses a path which is not of that kind, or not there if it has to be."""
+
+    def checked(parameter: typer.CallbackParam, path: Path | None) -> Path | None:
+        if path is None or not (exists or path.exists()):
+            return path
+        if path.is_dir() is not (kind == "folder") or not path.exists():
+            told = f": that is no {kind}." if path.exists() else f": there is no such {kind}."
+            raise SettingError({str(parameter.name): f"is {str(path)!r:.80}"}, told, remedy=f"Name a {kind}.")
+        return path
+
+    return checked
 
 
 def check_threads(count: int | None) -> None:

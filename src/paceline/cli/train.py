@@ -11,11 +11,12 @@ from typing import Annotated
 
 import typer
 
-from paceline.cli.flags import configured
-from paceline.cli.options import set_threads
+from paceline.cli.flags import Layers, configured
+from paceline.cli.options import place, set_threads
 from paceline.cli.output import resumable, say
 from paceline.models.options import Threads
 from paceline.train.diffusion_options import DllmConfig, JointConfig, NgramConfig, SamplesConfig, VerifierConfig
+from paceline.train.effect import check_training
 from paceline.train.options import TURN_START, DrafterConfig, ResponsesConfig, TargetConfig, UnloopConfig
 from paceline.train.shape import ShapeConfig
 
@@ -27,8 +28,12 @@ app = typer.Typer(
     help="Train a target and its drafter, or a diffusion model and its verifier.",
 )
 
-Corpus = Annotated[Path, typer.Option(exists=True, file_okay=False, help="Folder that `paceline zoo corpus` wrote.")]
-Out = Annotated[Path, typer.Option(file_okay=False, help="Folder for the checkpoint; the same one resumes.")]
+Corpus = Annotated[
+    Path, typer.Option(callback=place("folder", exists=True), help="Folder that `paceline zoo corpus` wrote.")
+]
+Out = Annotated[
+    Path, typer.Option(callback=place("folder", exists=False), help="Folder for the checkpoint; the same one resumes.")
+]
 Trained = Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")]
 MaskToken = Annotated[str, typer.Option(help="The token that stands for an empty slot.")]
 Diffusing = Annotated[str, typer.Option(help="The diffusion model: a folder or a hub id.")]
@@ -60,11 +65,13 @@ def unloop(
     answers: ResponsesConfig,
     turn_start: TurnStart = TURN_START,
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Let a target answer greedily, then teach it not to say the same again; may be repeated on its own result."""
     from paceline.models.resolve import resolve
     from paceline.train.recipes import make_unlooped
 
+    check_training(layers.asked, recipe, answers)
     set_threads(threads)
     make_unlooped(resolve(target, "target"), recipe, answers, turn_start, out)
     say(f"Wrote {out}.")
@@ -82,17 +89,21 @@ def drafter(
     responses: ResponsesConfig,
     answers: Annotated[
         Path | None,
-        typer.Option(exists=True, file_okay=False, help="Folder answers/ of an earlier run, to learn from the same."),
+        typer.Option(
+            callback=place("folder", exists=True), help="Folder answers/ of an earlier run, to learn from the same."
+        ),
     ] = None,
     start: Annotated[str | None, typer.Option(help="A drafter of this target to go on with, as on other text.")] = None,
     mask_token: MaskToken = "<|mask|>",
     turn_start: TurnStart = TURN_START,
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Let a target generate answers, then train a DFlash drafter on them."""
     from paceline.models.resolve import resolve
     from paceline.train.recipes import make_drafter
 
+    check_training(layers.asked, recipe, responses)
     set_threads(threads)
     names = {"mask_token": mask_token, "turn_start": turn_start}
     begun = None if start is None else resolve(start, "start")
@@ -115,11 +126,13 @@ def dllm(
     recipe: DllmConfig,
     mask_token: MaskToken = "<|mask|>",
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Train a diffusion language model to find masked tokens."""
     from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_dllm
 
+    check_training(layers.asked, recipe)
     set_threads(threads)
     make_dllm(None if start is None else resolve(start, "start"), shape, recipe, mask_token, out)
     say(f"Wrote {out}.")
@@ -138,11 +151,13 @@ def verifier(
     samples: SamplesConfig,
     turn_start: TurnStart = TURN_START,
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Let a diffusion model speak, then train the small autoregressive model that checks it in APD."""
     from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_verifier
 
+    check_training(layers.asked, recipe, samples)
     set_threads(threads)
     begun = None if start is None else resolve(start, "start")
     make_verifier(resolve(dllm, "dllm"), begun, recipe, samples, turn_start=turn_start, out=out)
@@ -157,14 +172,21 @@ def joint(
     dllm: Diffusing,
     verifier: Verifying,
     corpus: Corpus,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for both, dllm/ and verifier/; the same resumes.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            callback=place("folder", exists=False), help="Folder for both, dllm/ and verifier/; the same resumes."
+        ),
+    ],
     recipe: JointConfig,
     threads: Threads = None,
+    layers: Layers,
 ) -> None:
     """Train a diffusion model and its verifier together, so that their product is right."""
     from paceline.models.resolve import resolve
     from paceline.train.diffusion_recipes import make_joint
 
+    check_training(layers.asked, recipe)
     set_threads(threads)
     make_joint(resolve(dllm, "dllm"), resolve(verifier, "verifier"), recipe, out)
     say(f"Wrote {out}.")
@@ -176,7 +198,9 @@ def ngram(
     *,
     verifier: Verifying,
     corpus: Corpus,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for the table, which --ngrams takes.")],
+    out: Annotated[
+        Path, typer.Option(callback=place("folder", exists=False), help="Folder for the table, which --ngrams takes.")
+    ],
     recipe: NgramConfig,
     threads: Threads = None,
 ) -> None:

@@ -11,9 +11,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from paceline.cli.build import Threads, build, show_scores
-from paceline.cli.options import set_threads
+from paceline.cli.build import build, show_scores
+from paceline.cli.flags import configured
+from paceline.cli.options import place, set_threads
 from paceline.cli.output import say
+from paceline.models.options import Threads
+from paceline.settings import Setting
 
 __all__ = ["app"]
 
@@ -72,16 +75,21 @@ def _about(folder: Path) -> str:
 
 
 @app.command("corpus")
+@configured()
 def corpus(
-    out: Annotated[Path, typer.Argument(metavar="DIR", file_okay=False, help="Where to write it.")],
-    stories: Annotated[int | None, typer.Option(min=0, help="Generated stories and reports.")] = None,
-    dialogues: Annotated[int | None, typer.Option(min=0, help="Generated dialogues.")] = None,
-    modules: Annotated[int | None, typer.Option(min=0, help="Generated Python modules.")] = None,
-    tasks: Annotated[int | None, typer.Option(min=0, help="Generated tasks with answers; none if left out.")] = None,
-    drills: Annotated[int | None, typer.Option(min=0, help="Generated sums to practise; none if left out.")] = None,
+    *,
+    out: Annotated[
+        Path, typer.Argument(metavar="DIR", callback=place("folder", exists=False), help="Where to write it.")
+    ],
+    stories: Annotated[int | None, Setting("Generated stories and reports.", least=0)] = None,
+    dialogues: Annotated[int | None, Setting("Generated dialogues.", least=0)] = None,
+    modules: Annotated[int | None, Setting("Generated Python modules.", least=0)] = None,
+    tasks: Annotated[int | None, Setting("Generated tasks with answers; none if left out.", least=0)] = None,
+    drills: Annotated[int | None, Setting("Generated sums to practise; none if left out.", least=0)] = None,
     library: Annotated[bool, typer.Option(help="With the text that comes with Python.")] = True,
     tokenizer: Annotated[
-        Path | None, typer.Option(exists=True, file_okay=False, help="Use this tokenizer instead of training one.")
+        Path | None,
+        typer.Option(callback=place("folder", exists=True), help="Use this tokenizer instead of training one."),
     ] = None,
 ) -> None:
     """Generate the training text: DIR/tokenizer, DIR/train.npz and DIR/heldout.npz. Takes some minutes."""
@@ -92,10 +100,12 @@ def corpus(
 
 
 @app.command("score")
+@configured()
 def score(
+    *,
     model: Annotated[str, typer.Option(help="The target: a folder, a hub id or a bundled model.")],
     corpus: Annotated[
-        Path, typer.Option(exists=True, file_okay=False, help="Folder that `paceline zoo corpus` wrote.")
+        Path, typer.Option(callback=place("folder", exists=True), help="Folder that `paceline zoo corpus` wrote.")
     ],
     threads: Threads = None,
 ) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, SettingError
 from paceline.models.diffusion_spec import diffusion_of
 from paceline.models.json_file import read_json
 from paceline.models.options import Method
@@ -83,30 +83,30 @@ def choose_method(asked: Asked, diffuses: bool) -> Chosen:
 
 def _for_diffusion(asked: Asked) -> Literal["diffusion", "apd"]:
     if asked.method not in ("auto", "diffusion", "apd"):
-        told = f"method is {asked.method!r}, and the model is a diffusion language model: it has no next token."
-        raise ConfigError(told, remedy="Use diffusion, apd or auto, or give an autoregressive model.", param="method")
+        so = ", and the model is a diffusion language model: it has no next token."
+        raise _refusal("method", asked.method, so, "Use diffusion, apd or auto, or give an autoregressive model.")
     if asked.drafter is not None:
-        told = f"drafter is {str(asked.drafter)!r:.80}, and a diffusion language model needs none."
-        raise ConfigError(told, remedy="Leave it out, or give an autoregressive model.", param="drafter")
+        so = ", and a diffusion language model needs none."
+        raise _refusal("drafter", asked.drafter, so, "Leave it out, or give an autoregressive model.")
     if asked.method == "apd" and asked.verifier is None:
         remedy = "Name a small autoregressive model of the same tokenizer: verifier=…, --verifier …"
-        raise ConfigError("method is 'apd', but there is no verifier.", remedy=remedy, param="verifier")
+        raise _refusal("method", asked.method, ", but there is no verifier.", remedy)
     if asked.method == "diffusion" and asked.verifier is not None:
-        told = f"verifier is {str(asked.verifier)!r:.80}, and the method is 'diffusion', which uses none."
-        raise ConfigError(told, remedy="Leave it out, or use apd.", param="verifier")
+        so = ", and the method is 'diffusion', which uses none."
+        raise _refusal("verifier", asked.verifier, so, "Leave it out, or use apd.")
     return "diffusion" if asked.verifier is None else "apd"
 
 
 def _for_target(asked: Asked) -> Literal["ar", "dflash", "lookup"]:
     if asked.method in ("diffusion", "apd"):
-        told = f"method is {asked.method!r}, and the model is autoregressive: it has no mask token."
-        raise ConfigError(told, remedy="Give Dream or LLaDA, or use auto.", param="method")
+        so = ", and the model is autoregressive: it has no mask token."
+        raise _refusal("method", asked.method, so, "Give Dream or LLaDA, or use auto.")
     if asked.verifier is not None:
-        told = f"verifier is {str(asked.verifier)!r:.80}, and the model is autoregressive: APD needs a diffusion model."
-        raise ConfigError(told, remedy="Leave it out, or give Dream or LLaDA as the model.", param="verifier")
+        so = ", and the model is autoregressive: APD needs a diffusion model."
+        raise _refusal("verifier", asked.verifier, so, "Leave it out, or give Dream or LLaDA as the model.")
     if asked.method == "dflash" and asked.drafter is None:
         remedy = "Name one: drafter=…, --drafter …"
-        raise ConfigError("method is 'dflash', but there is no drafter.", remedy=remedy, param="drafter")
+        raise _refusal("method", asked.method, ", but there is no drafter.", remedy)
     if asked.method in ("ar", "lookup"):
         return _alone(asked)
     return "ar" if asked.drafter is None else "dflash"
@@ -114,7 +114,11 @@ def _for_target(asked: Asked) -> Literal["ar", "dflash", "lookup"]:
 
 def _alone(asked: Asked) -> Literal["ar", "lookup"]:
     if asked.drafter is not None:
-        told = f"drafter is {str(asked.drafter)!r:.80}, and the method is {asked.method!r}, which uses none."
+        so = f", and the method is {asked.method!r}, which uses none."
         remedy = "Leave it out, or use dflash" + ("." if asked.method == "ar" else ": it looks up, too, with lookup.")
-        raise ConfigError(told, remedy=remedy, param="drafter")
+        raise _refusal("drafter", asked.drafter, so, remedy)
     return "ar" if asked.method == "ar" else "lookup"
+
+
+def _refusal(name: str, value: object, so: str, remedy: str) -> SettingError:
+    return SettingError({name: f"is {str(value)!r:.80}"}, so, remedy=remedy)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple
 
 from paceline.decode.adaptive import KvWindow, Window
-from paceline.errors import ConfigError
+from paceline.errors import SettingError
 from paceline.settings import Setting, check_kinds, check_ranges
 
 __all__ = [
@@ -55,17 +55,17 @@ class Remasking:
         int | None, Setting("Diffusion: passes of the whole answer, shared evenly by its blocks.", least=1)
     ] = None
     threshold: Annotated[
-        float | None, Setting("Diffusion: fix every token with at least this probability, in (0, 1].", least=0, most=1)
+        float | None, Setting("Diffusion: fix every token with at least this probability.", above=0, most=1)
     ] = None
     factor: Annotated[
         float | None,
-        Setting("Diffusion: fix n tokens while the n-th has a probability of at least 1 - factor / (n + 1).", least=0),
+        Setting("Diffusion: fix n tokens while the n-th has a probability of at least 1 - factor / (n + 1).", above=0),
     ] = None
     tokens_per_step: Annotated[int | None, Setting("Diffusion: fix so many tokens in every pass; 1.", least=1)] = None
     step_schedule: Annotated[
         StepSchedule, Setting("Diffusion: how a block's steps share its tokens: even, or linear, as in Dream; even.")
     ] = "even"
-    eps: Annotated[float, Setting("Diffusion: where Dream's schedule ends, in [0, 1); 0.001.", least=0, most=1)] = 1e-3
+    eps: Annotated[float, Setting("Diffusion: where Dream's schedule ends; 0.001.", least=0, below=1)] = 1e-3
     block_length: Annotated[
         int | None, Setting("Diffusion: fill the answer block by block, each so many tokens long.", least=1)
     ] = None
@@ -81,7 +81,6 @@ class Remasking:
     def __post_init__(self) -> None:
         check_kinds(self)
         check_ranges(self)
-        _check_open_ends(self)
         _check_companions(self)
 
 
@@ -141,13 +140,6 @@ def within_factor(ranked: list[float], factor: float) -> int:
     return max(1, count)
 
 
-def _check_open_ends(settings: Remasking) -> None:
-    """Bounds that are themselves not allowed."""
-    for name, bound, rule in (("threshold", 0, "above 0"), ("factor", 0, "above 0"), ("eps", 1, "below 1")):
-        if getattr(settings, name) == bound:
-            raise ConfigError(f"{name} is {bound}.", remedy=f"It must be {rule}.", param=name)
-
-
 def _check_companions(settings: Remasking) -> None:
     """Settings that exclude or need each other."""
     given = [name for name in _COUNTS if getattr(settings, name) is not None]
@@ -178,5 +170,5 @@ def _check_window(settings: Remasking, name: str) -> None:
 
 
 def _refuse(settings: Remasking, name: str, rule: str, *, beside: str) -> None:
-    told = f"{name} is {getattr(settings, name)!r} and {beside} is {getattr(settings, beside)!r}."
-    raise ConfigError(told, remedy=f"Change one of them: {rule}.", param=name)
+    told = {each: f"is {getattr(settings, each)!r}" for each in (name, beside)}
+    raise SettingError(told, remedy=f"Change one of them: {rule}.")

@@ -7,7 +7,8 @@ models.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypedDict
@@ -16,7 +17,7 @@ from paceline.decode.adaptive import Adaptive, Schedule
 from paceline.decode.effect import check_effects
 from paceline.decode.remasking import Freeze, Remasking, StepSchedule, Strategy
 from paceline.decode.speculation import Lookup, Speculation, TemperatureSchedule
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, SettingError
 from paceline.given import checked
 from paceline.settings import Either, canonical, fields_of
 
@@ -87,12 +88,15 @@ class MethodSettings(TypedDict, total=False):
     diffusion_params: Mapping[str, Any]
 
 
-def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] | None = None) -> Own | None:
+def settings_of(
+    method: str, given: Mapping[str, Any], below: Mapping[str, Any] | None = None, where_below: str = ""
+) -> Own | None:
     """The settings of a method, from what was given; None for a method that has none.
 
     Args:
         given: settings by name, and mappings by the names of sections, of which that of the method counts.
         below: sections that hold where nothing was given, as those of a profile.
+        where_below: they are from, for messages: " in profile edge".
 
     Raises:
         ConfigError: a setting that is unknown, of another method, out of range, at odds with another, or that can have
@@ -107,13 +111,31 @@ def settings_of(method: str, given: Mapping[str, Any], below: Mapping[str, Any] 
     for name, value in values.items():
         _check_owner(name, value, method)
     for other in _METHODS.keys() - {method}:
-        _METHODS[other](**_own_section(other, inside))  # what does not count is checked all the same
+        own = _own_section(other, inside)
+        with _placed(_places(other, own)):
+            _METHODS[other](**own)  # what does not count is checked all the same
     if method not in _METHODS:
         return None
     section, lowest = _own_section(method, inside), _own_section(method, _of_sections(below or {}))
-    own = _METHODS[method](**_switched({**lowest, **section, **values}))
-    check_effects(method, own, values, section)
-    return own
+    places = {**_places(method, lowest, where_below), **_places(method, section), **_places("", values)}
+    with _placed(places):
+        found = _METHODS[method](**_switched({**lowest, **section, **values}))
+        check_effects(method, found, values, section)
+    return found
+
+
+def _places(method: str, names: Iterable[str], where: str = "") -> dict[str, tuple[str, str]]:
+    """By which key settings were set, in the section of a method or outside of all, and where."""
+    return {name: (f"{section_of(method)}.{name}" if method else name, where) for name in names}
+
+
+@contextmanager
+def _placed(places: Mapping[str, tuple[str, str]]) -> Iterator[None]:
+    """Errors of settings name the keys that they were set by."""
+    try:
+        yield
+    except SettingError as error:
+        raise error.placed(places) from error
 
 
 def _is_in_section(name: str) -> bool:
@@ -142,8 +164,8 @@ def _check_owner(name: str, value: object, method: str) -> None:
     if not owners:
         raise _unknown(name, value)
     if method not in owners:
-        told = f"{name} is set, and the method is {method!r}: it is a setting of {' and '.join(owners)}."
-        raise ConfigError(told, remedy="Leave it out, or change the method.", param=name)
+        so = f", and the method is {method!r}: it is a setting of {' and '.join(owners)}."
+        raise SettingError({name: "is set"}, so, remedy="Leave it out, or change the method.")
 
 
 def _unknown(name: str, value: object) -> ConfigError:

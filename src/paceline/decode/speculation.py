@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from paceline.errors import ConfigError
+from paceline.errors import SettingError
 from paceline.plan import Plan
 from paceline.settings import Setting, check_kinds, check_ranges
 
@@ -121,9 +121,9 @@ class Speculation:
         check_ranges(self)
         _check_suffixes(self)
         if self.diffusion_steps > 1 and self.final_temperature > self.initial_temperature:
-            told = f"final_temperature is {self.final_temperature}, initial_temperature {self.initial_temperature}."
+            told = {name: f"is {getattr(self, name)}" for name in ("final_temperature", "initial_temperature")}
             remedy = "It must not rise: give a higher initial_temperature, 1.1 if left out, or a lower final one."
-            raise ConfigError(told, remedy=remedy, param="final_temperature")
+            raise SettingError(told, remedy=remedy)
 
     @property
     def candidates(self) -> int:
@@ -172,8 +172,8 @@ class Lookup:
 
 def _check_suffixes(settings: Speculation | Lookup) -> None:
     if settings.prompt_lookup_min > settings.prompt_lookup_max:
-        told = f"prompt_lookup_min is {settings.prompt_lookup_min}, prompt_lookup_max {settings.prompt_lookup_max}."
-        raise ConfigError(told, remedy="It must not be greater.", param="prompt_lookup_min")
+        told = {name: f"is {getattr(settings, name)}" for name in ("prompt_lookup_min", "prompt_lookup_max")}
+        raise SettingError(told, remedy="The first must not be greater.")
 
 
 PLAIN = Plan(1)

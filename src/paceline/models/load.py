@@ -65,6 +65,7 @@ def load_transformer(
         # Filling made two parameters of the one tensor.
         model.head.weight = nn.Parameter(model.embed.weight)
         model.embed.weight = model.head.weight
+        model.head.keeps_weight = True
     if not trainable:
         prepare(model)
     return model

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from paceline.errors import ConfigError
+from paceline.errors import SettingError
 from paceline.models.options import Precision, check_precision
 from paceline.settings import Setting
 from paceline.train.options import FitConfig, ResponsesConfig
@@ -63,14 +63,16 @@ class DllmConfig:
 
     def __post_init__(self) -> None:
         if self.shortest_row % ROW_STEP or self.longest_row % ROW_STEP or self.shortest_row > self.longest_row:
-            told = f"shortest_row is {self.shortest_row}, longest_row is {self.longest_row}."
-            raise ConfigError(told, remedy=f"Give multiples of {ROW_STEP}, the shorter first.")
+            raise self._refusal("shortest_row", "longest_row", f"Give multiples of {ROW_STEP}, the shorter first.")
         if self.rows_per_batch is not None and self.tokens_per_batch is not None:
-            told = f"rows_per_batch is {self.rows_per_batch}, tokens_per_batch is {self.tokens_per_batch}."
-            raise ConfigError(told, remedy="Give one of them: both say how large a micro batch is.")
+            remedy = "Give one of them: both say how large a micro batch is."
+            raise self._refusal("rows_per_batch", "tokens_per_batch", remedy)
         if self.rows_of(self.longest_row) < 1:
-            told = f"tokens_per_batch is {self.batch[1]}, longest_row is {self.longest_row}."
-            raise ConfigError(told, remedy="A batch must hold one row at least.")
+            told = {"tokens_per_batch": f"is {self.batch[1]}", "longest_row": f"is {self.longest_row}"}
+            raise SettingError(told, remedy="A batch must hold one row at least.")
+
+    def _refusal(self, name: str, other: str, remedy: str) -> SettingError:
+        return SettingError({each: f"is {getattr(self, each)}" for each in (name, other)}, remedy=remedy)
 
     @property
     def batch(self) -> tuple[str, int]:
@@ -131,8 +133,8 @@ class SamplesConfig:
     def __post_init__(self) -> None:
         check_precision(self.precision)
         if self.window is not None and self.tokens_per_step > self.window:
-            told = f"tokens_per_step is {self.tokens_per_step}, window is {self.window}."
-            raise ConfigError(told, remedy="A pass fixes no more masks than it sees.", param="tokens_per_step")
+            told = {name: f"is {getattr(self, name)}" for name in ("tokens_per_step", "window")}
+            raise SettingError(told, remedy="A pass fixes no more masks than it sees.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.errors import ConfigError, TrainingError, UnsupportedModel
+from paceline.errors import ConfigError, SettingError, TrainingError, UnsupportedModel
 from paceline.models.convolution import Convolution
 from paceline.models.drafter import Drafter
 from paceline.models.drafter_spec import DFlash2, DrafterSpec
@@ -179,11 +179,11 @@ def check_drafter(spec: DrafterSpec, config: DrafterConfig) -> None:
         UnsupportedModel: the drafter has sliding or causal layers, which are run but not trained.
     """
     if not 2 <= config.shortest_block <= spec.block_size:
-        remedy = f"It must be in [2, {spec.block_size}]."
-        raise ConfigError(f"shortest_block is {config.shortest_block}.", remedy=remedy, param="shortest_block")
+        remedy = f"It must be from 2 to {spec.block_size}, the block size."
+        raise SettingError({"shortest_block": f"is {config.shortest_block}"}, remedy=remedy)
     if config.block_rows < spec.block_size:
         remedy = f"It must hold a block of {spec.block_size}."
-        raise ConfigError(f"block_rows is {config.block_rows}.", remedy=remedy, param="block_rows")
+        raise SettingError({"block_rows": f"is {config.block_rows}"}, remedy=remedy)
     if any(spec.causal) or any(spec.block.windows):
         raise UnsupportedModel(
             "The drafter has sliding or causal layers.", remedy="Train one with full attention only."

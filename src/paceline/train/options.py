@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from paceline.errors import ConfigError
-from paceline.settings import Setting
+from paceline.errors import SettingError
+from paceline.settings import Setting, check_kinds, check_ranges
 
 __all__ = [
     "TURN_START",
@@ -38,7 +38,7 @@ class FitConfig:
     """Settings of a run, whatever is trained.
 
     Raises:
-        ConfigError: `ema_decay` is not in [0, 1).
+        ConfigError: a number out of range.
     """
 
     steps: Annotated[int, Setting("Optimiser steps in all; the schedule ends there.", least=1)]
@@ -56,7 +56,9 @@ class FitConfig:
     ] = 1
     ema_decay: Annotated[
         float,
-        Setting("Evaluate and save a running average of the weights, such as 0.99; 0 for the last ones.", least=0),
+        Setting(
+            "Evaluate and save a running average of the weights, such as 0.99; 0 for the last ones.", least=0, below=1
+        ),
     ] = 0.0
     evaluate_every: Annotated[int, Setting("Steps between evaluations; there is one at the end.", least=1)] = 100
     save_every: Annotated[int, Setting("Steps between savings; there is one at the end.", least=1)] = 100
@@ -69,8 +71,7 @@ class FitConfig:
     seed: Annotated[int, Setting("Of everything that is drawn.", least=0, most=2**32 - 1)] = 0
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.ema_decay < 1.0:
-            raise ConfigError(f"ema_decay is {self.ema_decay}.", remedy="It must be at least 0 and below 1.")
+        check_ranges(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,11 +129,11 @@ class Objective:
     ] = 0.0
 
     def __post_init__(self) -> None:
-        if self.weighting not in get_args(Weighting):
-            raise ConfigError(f"weighting is {self.weighting!r:.40}.", remedy=f"It is one of {get_args(Weighting)}.")
-        if (shares := self.distill_share + self.step_distill_share) > 1.0 + 1e-9:
-            told = f"distill_share and step_distill_share are {shares:g} together."
-            raise ConfigError(told, remedy="Lower one: the loss has no more than 1 to share out.")
+        check_kinds(self)
+        check_ranges(self)
+        if self.distill_share + self.step_distill_share > 1.0 + 1e-9:
+            told = {name: f"is {getattr(self, name)}" for name in ("distill_share", "step_distill_share")}
+            raise SettingError(told, remedy="Lower one: the loss has no more than 1 to share out.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +184,9 @@ class DrafterConfig:
 
     def __post_init__(self) -> None:
         if 0 < self.first_block_size < 4:
-            raise ConfigError(f"block_size is {self.block_size}.", remedy="It must be at least 4, or 0 for a guess.")
+            raise SettingError(
+                {"block_size": f"is {self.block_size}"}, remedy="It must be at least 4, or 0 for a guess."
+            )
 
     @property
     def first_block_size(self) -> int:
@@ -216,8 +219,9 @@ class ResponsesConfig:
     def __post_init__(self) -> None:
         shortest, longest = self.prompt_tokens
         if not 1 <= shortest <= longest:
-            raise ConfigError(f"prompt_tokens is {self.prompt_tokens}.", remedy="Give the shorter length first.")
+            told = {"prompt_tokens": f"is {self.prompt_tokens}"}
+            raise SettingError(told, remedy="Give the shorter length first.")
         lowest, highest = self.temperatures
         if not 0.0 < lowest <= highest <= _HOTTEST:
             remedy = f"Give the lower one first, both above 0 and at most {_HOTTEST:g}."
-            raise ConfigError(f"temperatures is {self.temperatures}.", remedy=remedy)
+            raise SettingError({"temperatures": f"is {self.temperatures}"}, remedy=remedy)

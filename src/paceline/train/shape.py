@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
-from paceline.errors import ConfigError
+from paceline.errors import ConfigError, SettingError
 from paceline.models.spec import MAX_LAYERS, Spec
 from paceline.settings import Setting, check_kinds, check_ranges
 
@@ -128,5 +128,5 @@ def _weights(spec: Spec) -> int:
     return layers + spec.vocab_size * spec.hidden_size * (1 if spec.tied_head else 2)
 
 
-def _refusal(name: str, value: int, other: str, value_of_other: int, rule: str) -> ConfigError:
-    return ConfigError(f"{name} is {value}, {other} is {value_of_other}.", remedy=rule, param=name)
+def _refusal(name: str, value: int, other: str, value_of_other: int, rule: str) -> SettingError:
+    return SettingError({name: f"is {value}", other: f"is {value_of_other}"}, remedy=rule)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from paceline.errors import ConfigError
+from paceline.errors import SettingError
 from paceline.models.spec import Rope, Spec
 from paceline.models.transformer import Transformer
 from paceline.train.data import Windows, fingerprint, load_windows, repeat_tail
@@ -78,10 +78,11 @@ def train_target(model: Transformer, config: TargetConfig, run: Path) -> None:
 
 def _check(config: TargetConfig) -> None:
     if not 0 <= config.repeated_windows < config.windows_per_batch:
-        remedy = f"It must be below windows_per_batch, {config.windows_per_batch}."
-        raise ConfigError(f"repeated_windows is {config.repeated_windows}.", remedy=remedy)
+        told = {name: f"is {getattr(config, name)}" for name in ("repeated_windows", "windows_per_batch")}
+        raise SettingError(told, remedy="The first must be below the second.")
     if config.repeated_windows and config.window_tokens < 8:
-        raise ConfigError(f"window_tokens is {config.window_tokens}.", remedy="Repetition takes windows of 8 or more.")
+        told = {name: f"is {getattr(config, name)}" for name in ("window_tokens", "repeated_windows")}
+        raise SettingError(told, remedy="Repetition takes windows of 8 or more.")
 
 
 def _with_repetition(batch: Tensor, repeated: int, rng: np.random.Generator) -> tuple[Tensor, ...]:
