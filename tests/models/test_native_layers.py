@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,38 @@ def test_torch_keeps_what_it_has_to_compute_with(checkpoint: Path, monkeypatch: 
     plain = load_transformer(checkpoint, torch.float32, keep_weights=False)
     assert not any(parameter.is_meta for parameter in plain.parameters())
     run(plain, 9)
+
+
+MEASURED = """
+import sys
+from pathlib import Path
+import torch
+from paceline.models.load import load_transformer
+
+
+def held():
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+torch.ones(3) @ torch.ones(3)
+before = held()
+model = load_transformer(Path(sys.argv[1]), torch.float32, keep_weights=False, int8_group=int(sys.argv[2]))
+print(held() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
+@pytest.mark.parametrize("int8_group", [0, 32])
+def test_a_loaded_model_takes_what_its_file_takes(int8_group: int, tmp_path: Path) -> None:
+    """50 M parameters: 100 MB in bfloat16. torch alone would hold 300 MB."""
+    sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_heads": 8, "num_kv_heads": 4, "head_dim": 64}
+    spec = tiny_spec(**sizes, num_layers=12, vocab_size=1000, windows=(None,) * 12)
+    save_transformer(tiny_transformer(spec, dtype=torch.float32), tmp_path, torch.bfloat16)
+    size = sum(path.stat().st_size for path in tmp_path.glob("*.safetensors"))
+    assert size > 90e6
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, tmp_path, str(int8_group)], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < (0.6 * size if int8_group else size) + 32e6

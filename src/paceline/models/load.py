@@ -60,14 +60,15 @@ def load_transformer(
     with _Unfilled():
         model = Transformer(spec)
     dtype = dtype or state["embed.weight"].dtype
-    _fill(model, state, _Form(dtype, attention_dtype or dtype, torch.device(device), int8_group, keep_weights))
+    form = _Form(dtype, attention_dtype or dtype, torch.device(device), int8_group, keep_weights)
+    _fill(model, state, form)
     if spec.tied_head:
         # Filling made two parameters of the one tensor.
         model.head.weight = nn.Parameter(model.embed.weight)
         model.embed.weight = model.head.weight
         model.head.keeps_weight = True
     if not trainable:
-        prepare(model)
+        _prepare(model, form)
     return model
 
 
@@ -104,9 +105,10 @@ def load_drafter(
     with _Unfilled():
         drafter = Drafter(spec, target)
     dtype, device = dtype or lent.dtype, torch.device(device or lent.device)
-    _fill(drafter, state, _Form(dtype, dtype, device, int8_group, keep_weights))
+    form = _Form(dtype, dtype, device, int8_group, keep_weights)
+    _fill(drafter, state, form)
     if not trainable:
-        prepare(drafter)
+        _prepare(drafter, form)
     return drafter
 
 
@@ -180,6 +182,12 @@ class _Form(NamedTuple):
     def lean(self) -> bool:
         """Weights of products are converted as they are packed, one by one, and given back."""
         return not self.keep_weights and native.applies(self.dtype, self.device)
+
+
+def _prepare(module: Transformer | Drafter, form: _Form) -> None:
+    prepare(module)
+    if form.lean:
+        native.trim()
 
 
 def _fill(module: Transformer | Drafter, state: dict[str, Tensor], form: _Form) -> None:

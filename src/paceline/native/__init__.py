@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from paceline.native.choice import VARIABLE, in_use, instruction_sets, instructions, why_not
     from paceline.native.drawing import drawn, ranked
-    from paceline.native.extension import applies, applies_to
+    from paceline.native.extension import applies, applies_to, trim
     from paceline.native.growth import grown
     from paceline.native.network import LayerWeights, Network, Rows, Sizes
     from paceline.native.product import Product
@@ -33,6 +33,7 @@ __all__ = [
     "instruction_sets",
     "instructions",
     "ranked",
+    "trim",
     "why_not",
 ]
 
@@ -40,7 +41,7 @@ _HOMES = {
     **dict.fromkeys(("VARIABLE", "in_use", "instruction_sets", "instructions", "why_not"), "choice"),
     **dict.fromkeys(("drawn", "ranked"), "drawing"),
     **dict.fromkeys(("LayerWeights", "Network", "Rows", "Sizes"), "network"),
-    **dict.fromkeys(("applies", "applies_to"), "extension"),
+    **dict.fromkeys(("applies", "applies_to", "trim"), "extension"),
     "grown": "growth",
     "Product": "product",
 }

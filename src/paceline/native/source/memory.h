@@ -5,6 +5,9 @@
 
 #include <cstddef>
 #include <cstdlib>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <memory>
 #include <new>
 
@@ -30,6 +33,13 @@ Block<T> allocate(std::size_t count) {
     if (page == kHugePage) madvise(memory, whole, MADV_HUGEPAGE);
 #endif
     return Block<T>(static_cast<T*>(memory));
+}
+
+// Gives back to the system what has been freed, which the C library keeps for itself where pieces of it are still in use.
+inline void trim() {
+#ifdef __GLIBC__
+    malloc_trim(0);
+#endif
 }
 
 }  // namespace paceline

@@ -14,6 +14,7 @@
 
 #include "drawing.h"
 #include "instructions.h"
+#include "memory.h"
 #include "network.h"
 #include "tree.h"
 #include "weights.h"
@@ -259,6 +260,7 @@ class CheckedNetwork {
 
 NB_MODULE(_native, module) {
     module.def("instruction_sets", instruction_sets);
+    module.def("trim", trim, nb::call_guard<nb::gil_scoped_release>());
     nb::class_<Pool>(module, "Pool")
         .def(nb::init<int>(), "threads"_a)
         .def_prop_ro("threads", &Pool::threads);
