@@ -60,7 +60,7 @@ read(5)
 """
 
 MANY_THREADS = """
-from paceline.native.extension import extension, instructions
+from paceline.native.choice import extension, instructions
 
 product = native.Product(torch.ones(64, 8), None)
 limit(200 << 20)
