@@ -200,8 +200,13 @@ def test_llama_cpp_is_called_as_documented(kind: str, given: Given, monkeypatch:
 
 def test_tokens_of_a_pass_with_drafts_are_counted(given: Given, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("gguf")
-    drafts = SimpleNamespace(LlamaPromptLookupDecoding=lambda: "by lookup")
-    monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(Llama=ScriptedLlama))
+    drafts = SimpleNamespace(LlamaPromptLookupDecoding=lambda num_pred_tokens: f"{num_pred_tokens} by lookup")
+
+    def llama(path: str, **settings: Any) -> ScriptedLlama:
+        assert (settings["n_ctx"], settings["draft_model"]) == (50, "10 by lookup"), "the last drafts need room, too"
+        return ScriptedLlama(path, **settings)
+
+    monkeypatch.setitem(sys.modules, "llama_cpp", SimpleNamespace(Llama=llama))
     monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", drafts)
     method = open_peers(("llama.cpp-f32-lookup",), given)["llama.cpp-f32-lookup"]
     for _ in range(2):

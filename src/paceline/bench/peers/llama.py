@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -29,6 +30,9 @@ __all__ = ["llama_cpp", "llama_passes"]
 _FLOAT32 = 0
 """Of ggml's types: the precision of a cache."""
 
+_DRAFTS = 10
+"""Tokens that a lookup drafts at most, the binding's own default."""
+
 
 def llama_cpp(kind: str, given: Given, drafts: bool = False) -> Method:
     """llama.cpp on the target written as `kind` (`gguf_file.KINDS`). It is in memory when this returns; no file stays.
@@ -43,7 +47,7 @@ def llama_cpp(kind: str, given: Given, drafts: bool = False) -> Method:
     if given.device.type != "cpu":
         remedy = "Add --device cpu."
         raise ConfigError(f"The peer llama.cpp runs on the CPU, we on {given.device}.", remedy=remedy, param="device")
-    model, read_bytes = _opened(kind, given, **(_lookup() if drafts else {}))
+    model, read_bytes = _opened_with_drafts(kind, given) if drafts else _opened(kind, given)
     passes = _counted(model)
     ends = given.end_token_ids
 
@@ -67,9 +71,11 @@ def llama_cpp(kind: str, given: Given, drafts: bool = False) -> Method:
     return Method(decode, read_bytes, lossless=kind == "f32" and given.exact)
 
 
-def _lookup() -> dict[str, Any]:
+def _opened_with_drafts(kind: str, given: Given) -> tuple[Any, int]:
+    """Drafts of the last round reach beyond the answer: the cache needs room for them."""
     speculative = peer_library("llama_cpp.llama_speculative", "pip install 'paceline[peers]'")
-    return {"draft_model": speculative.LlamaPromptLookupDecoding()}
+    lookup = speculative.LlamaPromptLookupDecoding(num_pred_tokens=_DRAFTS)
+    return _opened(kind, replace(given, most_tokens=given.most_tokens + _DRAFTS), draft_model=lookup)
 
 
 def _counted(model: Any) -> list[int]:
