@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from paceline.decode.costs import CostBook, _curve, _runs, _steady, cost_folder
 from paceline.decode.drafting import Drafting
 from paceline.decode.speculation import Speculation
 from paceline.decode.target import Target
+from paceline.models.linear import Linear
+from paceline.models.transformer import prepare
 
 
 def book(folder: Path, context_tokens: int = 512, **settings: Any) -> CostBook:
@@ -79,6 +82,23 @@ def test_native_passes_have_costs_of_their_own(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv(native.VARIABLE, "off")
     book(tmp_path).costs(10, True)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.skipif(native.why_not() is not None, reason=str(native.why_not()))
+def test_what_packs_otherwise_has_costs_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """int8 weights read in half the time, and a later build may be faster."""
+    monkeypatch.setattr("paceline.decode.costs._steady", lambda runs: True)
+    for int8_group in (0, 32):
+        found = book(tmp_path)
+        for linear in found.drafting.target.model.modules():
+            if isinstance(linear, Linear):
+                linear.int8_group = int8_group
+        prepare(found.drafting.target.model)
+        found.costs(10, True)
+    assert len(list(tmp_path.iterdir())) == 2
+    monkeypatch.setattr(native, "build", lambda: "another")
+    replace(found, _known={}).costs(10, True)
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 @pytest.mark.parametrize(

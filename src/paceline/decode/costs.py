@@ -137,7 +137,8 @@ class CostBook:
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else cpu_name(),
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
-            "native": native.in_use(),
+            "native": [native.in_use(), native.build()],
+            "packed": target.model.packed_bytes,  # int8 weights are float32 to all that stands above
         }
 
 

@@ -97,6 +97,7 @@ class Linear(nn.Module):
     def _pack_for_torch(self) -> None:
         if self.int8_group:
             self.weight = nn.Parameter(rounded(self.weight, self.int8_group), requires_grad=False)
+            self.int8_group = 0  # a second rounding may find another scale
         weight, bias = self.weight.detach(), None if self.bias is None else self.bias.detach()
         if _held_by_half(weight):
             self._product = torch.ops.quantized.linear_dynamic_fp16.default

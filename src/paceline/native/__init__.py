@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from paceline.native.choice import VARIABLE, in_use, instruction_sets, instructions, why_not
+    from paceline.native.choice import VARIABLE, build, in_use, instruction_sets, instructions, why_not
     from paceline.native.drawing import drawn, ranked
     from paceline.native.extension import applies, applies_to, trim
     from paceline.native.growth import grown
@@ -27,6 +27,7 @@ __all__ = [
     "Sizes",
     "applies",
     "applies_to",
+    "build",
     "drawn",
     "grown",
     "in_use",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(("VARIABLE", "in_use", "instruction_sets", "instructions", "why_not"), "choice"),
+    **dict.fromkeys(("VARIABLE", "build", "in_use", "instruction_sets", "instructions", "why_not"), "choice"),
     **dict.fromkeys(("drawn", "ranked"), "drawing"),
     **dict.fromkeys(("LayerWeights", "Network", "Rows", "Sizes"), "network"),
     **dict.fromkeys(("applies", "applies_to", "trim"), "extension"),

@@ -6,14 +6,16 @@ what the extension computes.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 from paceline.errors import ConfigError
 
-__all__ = ["VARIABLE", "extension", "in_use", "instruction_sets", "instructions", "why_not"]
+__all__ = ["VARIABLE", "build", "extension", "in_use", "instruction_sets", "instructions", "why_not"]
 
 VARIABLE = "PACELINE_NATIVE"
 """Environment variable: a lower instruction set than the best, or "off"."""
@@ -51,6 +53,11 @@ def in_use() -> str:
     return why_not() or instructions()
 
 
+def build() -> str:
+    """A name of what was compiled, another one for every build; empty without the extension."""
+    return _build(_load())
+
+
 def extension() -> ModuleType:
     """The extension, where `why_not` has nothing to say."""
     native = _load()
@@ -81,6 +88,13 @@ def _instructions(asked: str | None, native: ModuleType | None) -> str:
 @cache
 def _instruction_sets(native: ModuleType | None) -> tuple[str, ...]:
     return () if native is None else tuple(native.instruction_sets())
+
+
+@cache
+def _build(native: ModuleType | None) -> str:
+    if native is None or native.__file__ is None:
+        return ""
+    return hashlib.blake2b(Path(native.__file__).read_bytes(), digest_size=8).hexdigest()
 
 
 @cache
