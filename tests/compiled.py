@@ -14,9 +14,9 @@ from torch import Tensor
 
 from paceline import native
 from paceline.cache.store import SequenceCache
-from paceline.models.attention import Segment, cached_attention
+from paceline.models.attention import Attend, Segment, cached_attention
 from paceline.models.spec import Spec
-from paceline.models.transformer import Output, Transformer, prepare
+from paceline.models.transformer import Output, Scored, Transformer, prepare
 
 SETS = ("avx512", "avx2", "baseline")
 
@@ -105,12 +105,30 @@ def read(
     causal: bool = True,
 ) -> Output:
     """One pass over all pieces; nothing is committed."""
+    output: Output = model(*_placed(model, pieces, caches, causal), taps)
+    return output
+
+
+@torch.inference_mode()
+def scored(
+    model: Transformer,
+    pieces: Sequence[Piece],
+    caches: Sequence[SequenceCache],
+    taps: Sequence[int] = (),
+    causal: bool = True,
+) -> Scored:
+    """The same with the head."""
+    return model.read(*_placed(model, pieces, caches, causal), taps)
+
+
+def _placed(
+    model: Transformer, pieces: Sequence[Piece], caches: Sequence[SequenceCache], causal: bool
+) -> tuple[Tensor, Tensor, Attend]:
     segments = [Segment(len(piece.tokens), cache, piece.tree) for piece, cache in zip(pieces, caches, strict=True)]
     attend = cached_attention(segments, (causal,) * model.spec.num_layers, model.spec.windows)
     tokens = torch.tensor([token for piece in pieces for token in piece.tokens])
     places = torch.tensor([place for piece in pieces for place in piece.places])
-    output: Output = model(tokens, places, attend, taps)
-    return output
+    return tokens, places, attend
 
 
 def same(left: Tensor, right: Tensor) -> bool:

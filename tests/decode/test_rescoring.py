@@ -75,8 +75,7 @@ def laws(seed: int, sequence: Sequence) -> tuple[Tensor, Expand]:
         first = len(sequence.tokens)
         scores = scores / heat + sequence.noise.at(range(first, first + 3), torch.tensor([IDS])).double()
     found = scores.log_softmax(-1)
-    zeros = torch.zeros_like(found)
-    return found, independent(Candidates(torch.tensor([IDS] * 3), found, zeros, zeros, torch.zeros(3, 1)))
+    return found, independent(Candidates(torch.tensor([IDS] * 3), found))
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])

@@ -26,14 +26,14 @@ pytestmark = needs_native
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """For every pass whether it was native."""
     found: list[bool] = []
-    plain = NativeLayers.__call__
+    plain = NativeLayers.states
 
     def counting(self: NativeLayers, *arguments: object) -> object:
         output = plain(self, *arguments)  # type: ignore[arg-type]
         found.append(output is not None)
         return output
 
-    monkeypatch.setattr(NativeLayers, "__call__", counting)
+    monkeypatch.setattr(NativeLayers, "states", counting)
     return found
 
 

@@ -44,12 +44,13 @@ native.drawn(short, 1.0, [1])
 LONG_CACHE = """
 one = torch.ones(4, 2)
 layer = native.LayerWeights(one[0], one[0], None, None, torch.ones(6, 2), torch.ones(2, 2), one, one[:2], *[None] * 4)
-network = native.Network(native.Sizes(1, 2, 1, 1, 2, 1e-6), [layer], one[0])
+network = native.Network(native.Sizes(1, 2, 1, 1, 2, 1e-6), [layer], one[0], one)
 cache, angles = torch.zeros(1, 2, 1, 3_000_000, 2), torch.zeros(1, 1, 2)
 
 
 def read(past):
-    return network(torch.ones(1, 2), (angles, angles), [native.Rows(cache, past, 1, None)], [True], [None])
+    none, turn = torch.zeros(1, dtype=torch.int64), native.turn_of((angles, angles))
+    return network.states(native.Batch(none, none, turn, [native.Rows(cache, past, 1, None)], [True], [None]))
 
 
 read(5)

@@ -19,8 +19,7 @@ def candidates(seed: int, slots: int, width: int) -> Candidates:
     log_probs, ids = law.topk(width)
     if seed % 2:
         log_probs[:, 1 + seed % 4 :] = -torch.inf
-    nothing = torch.zeros_like(log_probs)
-    return Candidates(ids, log_probs, nothing, nothing, nothing)
+    return Candidates(ids, log_probs)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from compiled import SETS, filled, needs_native, odd_spec, packed, random_piece, read, use_set
+from compiled import SETS, filled, needs_native, odd_spec, packed, random_piece, read, scored, use_set
 from tiny import fill_block, tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 
 from paceline.cache.store import SequenceCache
@@ -38,6 +38,10 @@ def close(model: Transformer, seed: int, causal: bool = True) -> None:
         torch.testing.assert_close(rows, others, atol=TOLERANCE, rtol=TOLERANCE)
     logits, scores = model.head(found.hidden), oracle.head(expected.hidden)
     torch.testing.assert_close(logits.double(), scores, atol=20 * TOLERANCE, rtol=0)
+    at_once = scored(model, pieces, ours, taps, causal)
+    assert torch.equal(at_once.logits, logits)
+    assert at_once.features is not None
+    assert torch.equal(at_once.features, found.features)
 
 
 @pytest.mark.parametrize("seed", range(24))

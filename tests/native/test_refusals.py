@@ -13,7 +13,9 @@ from paceline import native
 
 pytestmark = needs_native
 
-HIDDEN, HEADS, KV_HEADS, DIM, INNER = 12, 4, 2, 6, 10
+HIDDEN, HEADS, KV_HEADS, DIM, INNER, VOCAB = 12, 4, 2, 6, 10, 20
+
+EMBEDDING = torch.zeros(VOCAB, HIDDEN)
 
 
 def weights(**changes: Any) -> native.LayerWeights:
@@ -37,7 +39,7 @@ def weights(**changes: Any) -> native.LayerWeights:
 
 def network(layer: native.LayerWeights | None = None, heads: int = HEADS, dim: int = DIM) -> native.Network:
     sizes = native.Sizes(2, INNER, heads, KV_HEADS, dim, 1e-6)
-    return native.Network(sizes, [layer or weights()] * 2, torch.ones(HIDDEN))
+    return native.Network(sizes, [layer or weights()] * 2, torch.ones(HIDDEN), EMBEDDING)
 
 
 @pytest.mark.parametrize(
@@ -75,12 +77,12 @@ def test_unaligned_values() -> None:
     with pytest.raises(ValueError, match="aligned"):
         network(weights(mlp_norm=at_an_odd_byte(HIDDEN)))
     with pytest.raises(ValueError, match="aligned"):
-        network()(**arguments(rows=[rows(cache=at_an_odd_byte(2, 2, KV_HEADS, 8, DIM))]))
+        network().states(batch(rows=[rows(cache=at_an_odd_byte(2, 2, KV_HEADS, 8, DIM))]))
 
 
 def test_heads_that_no_number_counts() -> None:
     with pytest.raises(ValueError, match="larger"):
-        native.Network(native.Sizes(1, INNER, 2**62, 2**61, 6, 1e-6), [weights()], torch.ones(HIDDEN))
+        native.Network(native.Sizes(1, INNER, 2**62, 2**61, 6, 1e-6), [weights()], torch.ones(HIDDEN), EMBEDDING)
 
 
 def test_heads() -> None:
@@ -93,11 +95,11 @@ def test_heads() -> None:
 def test_other_numbers_of_layers_than_announced() -> None:
     sizes = native.Sizes(2, INNER, HEADS, KV_HEADS, DIM, 1e-6)
     with pytest.raises(ValueError, match="more layers"):
-        native.Network(sizes, [weights()] * 3, torch.ones(HIDDEN))
+        native.Network(sizes, [weights()] * 3, torch.ones(HIDDEN), EMBEDDING)
     with pytest.raises(ValueError, match="missing"):
-        native.Network(sizes, [weights()], torch.ones(HIDDEN))(**arguments())
+        native.Network(sizes, [weights()], torch.ones(HIDDEN), EMBEDDING).states(batch())
     with pytest.raises(ValueError, match="no layers"):
-        native.Network(sizes._replace(layers=0), [], torch.ones(HIDDEN))
+        native.Network(sizes._replace(layers=0), [], torch.ones(HIDDEN), EMBEDDING)
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
@@ -114,34 +116,47 @@ def rows(**changes: Any) -> native.Rows:
     return native.Rows(torch.zeros(2, 2, KV_HEADS, 8, DIM), 3, 4, None)._replace(**changes)
 
 
-def arguments(**changes: Any) -> dict[str, Any]:
-    angles = torch.zeros(4, 1, DIM)
-    given = {
-        "x": torch.zeros(4, HIDDEN),
-        "turn": (angles, angles),
-        "rows": [rows()],
-        "causal": [True, True],
-        "windows": [None, 3],
-        "taps": (0, 1),
-    }
-    return {**given, **changes}
+def batch(**changes: Any) -> native.Batch:
+    return native.Batch(
+        tokens=torch.tensor([0, 1, 2, VOCAB - 1]),
+        places=torch.tensor([0, 1, 2, 8]),
+        turn=turn(9, DIM),
+        rows=[rows()],
+        causal=[True, True],
+        windows=[None, 3],
+        taps=(0, 1),
+    )._replace(**changes)
+
+
+def turn(places: int, dim: int, others: int | None = None) -> Any:
+    return native.turn_of((torch.zeros(places, 1, dim), torch.zeros(others or places, 1, dim)))
+
+
+def head(inputs: int = HIDDEN) -> native.Product:
+    return native.Product(torch.ones(5, inputs), None)
 
 
 def test_what_is_right_is_accepted() -> None:
-    hidden, features = network()(**arguments())
+    hidden, features = network().states(batch())
     assert hidden.shape == (4, HIDDEN)
     assert features is not None
     assert features.shape == (4, 2 * HIDDEN)
+    scores, _ = network().scores(batch(), head(), [1, 3])
+    assert scores.shape == (2, 5)
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"x": torch.zeros(4, HIDDEN + 1)},
-        {"x": torch.zeros(3, HIDDEN)},
-        {"x": torch.zeros(4, HIDDEN, dtype=torch.float64)},
-        {"turn": (torch.zeros(4, 1, DIM), torch.zeros(3, 1, DIM))},
-        {"turn": (torch.zeros(4, 1, DIM - 2), torch.zeros(4, 1, DIM - 2))},
+        {"tokens": torch.tensor([0, 1, 2, VOCAB])},
+        {"tokens": torch.tensor([0, 1, 2, -1])},
+        {"tokens": torch.tensor([0, 1, 2])},
+        {"tokens": torch.tensor([0, 1, 2, 3], dtype=torch.int32)},
+        {"places": torch.tensor([0, 1, 2, 9])},
+        {"places": torch.tensor([0, 1, 2, -1])},
+        {"places": torch.tensor([0, 1, 2])},
+        {"turn": turn(9, DIM, 8)},
+        {"turn": turn(9, DIM - 2)},
         {"rows": []},
         {"rows": [rows(past=5)]},
         {"rows": [rows(past=-1)]},
@@ -149,7 +164,7 @@ def test_what_is_right_is_accepted() -> None:
         {"rows": [rows(rows=-4), rows(rows=8, past=0)]},
         {"rows": [rows(cache=torch.zeros(2, 2, KV_HEADS, 8, DIM)[..., ::2, :])]},
         {"rows": [rows(cache=torch.zeros(1, 2, KV_HEADS, 8, DIM))]},
-        {"rows": [rows(cache=torch.zeros(2, 2, KV_HEADS, 8, DIM, dtype=torch.bfloat16))]},
+        {"rows": [rows(cache=torch.zeros(2, 2, KV_HEADS, 8, DIM, dtype=torch.float64))]},
         {"rows": [rows(tree=(-1, 0, 1))]},
         {"rows": [rows(tree=(-1, 0, 2, 1))]},
         {"rows": [rows(tree=(-1, 0, -2, 1))]},
@@ -162,11 +177,30 @@ def test_what_is_right_is_accepted() -> None:
 )
 def test_passes(changes: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
-        network()(**arguments(**changes))
+        network().states(batch(**changes))
+
+
+@pytest.mark.parametrize("scored", [[4], [-1], [0, 7]])
+def test_rows_to_score_that_are_not_there(scored: list[int]) -> None:
+    with pytest.raises(ValueError, match="row to score"):
+        network().scores(batch(), head(), scored)
+
+
+def test_a_head_of_another_size() -> None:
+    with pytest.raises(ValueError, match="head"):
+        network().scores(batch(), head(HIDDEN + 1))
+
+
+@pytest.mark.parametrize("embedding", [torch.zeros(VOCAB, HIDDEN + 1), torch.zeros(VOCAB, HIDDEN).half()])
+def test_embeddings(embedding: torch.Tensor) -> None:
+    sizes = native.Sizes(2, INNER, HEADS, KV_HEADS, DIM, 1e-6)
+    with pytest.raises((TypeError, ValueError)):
+        native.Network(sizes, [weights()] * 2, torch.ones(HIDDEN), embedding)
 
 
 def test_no_rows() -> None:
     """A pass of nothing is nothing."""
-    none = torch.zeros(0, 1, DIM)
-    hidden, _ = network()(**arguments(x=torch.zeros(0, HIDDEN), turn=(none, none), rows=[], taps=()))
-    assert hidden.shape == (0, HIDDEN)
+    none = torch.zeros(0, dtype=torch.int64)
+    nothing = batch(tokens=none, places=none, rows=[], taps=())
+    assert network().states(nothing)[0].shape == (0, HIDDEN)
+    assert network().scores(nothing, head(), [])[0].shape == (0, 5)

@@ -126,13 +126,12 @@ def recompute(
     read = read_forced(target, sequence, tokens)
     assert read.features is not None, "the target of a drafter has taps"
     assert sequence.draft_cache is not None
-    keys, values = drafter.context(read.features, torch.arange(len(read.features), device=target.device))
     found, done = Coupling(), 1
     sequence.commit(tokens[:1])
     for round in rounds:
         context = sequence.draft_cache
-        new = slice(context.length, len(sequence.tokens) - 1)
-        context.extend(keys[:, new], values[:, new])
+        new = read.features[context.length : len(sequence.tokens) - 1]
+        drafter.context.extend([([new], context)])
         ahead = tokens[done : done + len(round.proposed)]
         p = _target_law(decoder, sequence, read.hidden[done : done + len(ahead)], ahead)
         q = _draft_law(decoder, sequence, len(round.proposed))[: len(ahead)]
@@ -155,8 +154,9 @@ def _draft_law(decoder: DFlash, sequence: Sequence, slots: int) -> Float64[Tenso
     assert sequence.draft_cache is not None
     mask, first = drafter.spec.mask_token_id, len(sequence.tokens) - 1
     tokens, positions = flat([[sequence.tokens[-1], *[mask] * slots]], [range(first, first + slots + 1)], target.device)
-    hidden = drafter(tokens, positions, drafter.attention([Segment(len(tokens), sequence.draft_cache)]))
-    scores = process(drafter.logits(hidden[1:]), sequence.sampling, sequence.counts, EMPTY, target.banned(mask))
+    attend = drafter.attention([Segment(len(tokens), sequence.draft_cache)])
+    _, logits = drafter.read(tokens, positions, attend, [len(tokens)])
+    scores = process(logits, sequence.sampling, sequence.counts, EMPTY, target.banned(mask))
     return probabilities(scores.double(), sequence.sampling)
 
 

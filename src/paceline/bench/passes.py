@@ -79,7 +79,7 @@ def target_pass(model: Transformer, rows: int) -> Call:
     tokens, positions = _tokens(spec, rows)
 
     def run() -> torch.Tensor:
-        return model.head(model(tokens, positions, cached_attention(segments, causal, spec.windows)).hidden)
+        return model.read(tokens, positions, cached_attention(segments, causal, spec.windows)).logits
 
     return run
 

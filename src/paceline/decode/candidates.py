@@ -6,6 +6,7 @@ Does not know where the scores come from, nor what a tree of candidates is good 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -15,9 +16,23 @@ from paceline import native
 from paceline.decode.tree import Expand, Proposal, Ranked, best_first
 from paceline.models.selector import CandidateSelector
 
-__all__ = ["Candidates", "behind_each_other", "grown", "independent"]
+__all__ = ["Candidates", "Evidence", "behind_each_other", "grown", "independent", "joined"]
 
 _NOTHING = Ranked((), ())
+
+
+class Evidence(NamedTuple):
+    """What a selector goes by, beside the order of the candidates.
+
+    Attributes:
+        scores: of the drafter, [slots, width], before temperature and noise.
+        noise: of the draws at these places, [slots, width]; 0 where there is none.
+        hidden: states of the slots, [slots, hidden].
+    """
+
+    scores: Tensor
+    noise: Tensor
+    hidden: Tensor
 
 
 class Candidates(NamedTuple):
@@ -26,16 +41,25 @@ class Candidates(NamedTuple):
     Attributes:
         ids: [slots, width].
         log_probs: of being what the target will draw there, [slots, width]; -inf for what may not be drawn.
-        scores: of the drafter, [slots, width], before temperature and noise.
-        noise: of the draws at these places, [slots, width]; 0 where there is none.
-        hidden: states of the slots, [slots, hidden].
+        evidence: where a selector ranks them anew.
     """
 
     ids: Tensor
     log_probs: Tensor
-    scores: Tensor
-    noise: Tensor
-    hidden: Tensor
+    evidence: Evidence | None = None
+
+    def at(self, slot: int) -> Candidates:
+        """Those of one slot."""
+        own = slice(slot, slot + 1)
+        evidence = None if self.evidence is None else Evidence(*(each[own] for each in self.evidence))
+        return Candidates(self.ids[own], self.log_probs[own], evidence)
+
+
+def joined(parts: Sequence[Candidates]) -> Candidates:
+    """The slots of all parts, one behind the other."""
+    known = [part.evidence for part in parts if part.evidence is not None]
+    evidence = Evidence(*map(torch.cat, zip(*known, strict=True))) if known else None
+    return Candidates(torch.cat([part.ids for part in parts]), torch.cat([part.log_probs for part in parts]), evidence)
 
 
 def independent(found: Candidates) -> Expand:
@@ -62,10 +86,12 @@ def behind_each_other(
         heat: the temperature; 1 where the choice is greedy.
         spread: see `sampling.ranked`; the probabilities are those among the candidates.
     """
+    evidence = found.evidence
+    assert evidence is not None, "whoever ranked them knew of the selector"
     before = torch.cat((torch.full_like(found.ids[:1], anchor), found.ids[:-1]))
-    pairs = selector.pair_scores(found.hidden, before, found.ids).to(found.scores.dtype)
+    pairs = selector.pair_scores(evidence.hidden, before, found.ids).to(evidence.scores.dtype)
     possible = (found.log_probs > -math.inf).unsqueeze(1)
-    scores = (found.scores.unsqueeze(1) + pairs) / heat + found.noise.unsqueeze(1)
+    scores = (evidence.scores.unsqueeze(1) + pairs) / heat + evidence.noise.unsqueeze(1)
     laws = (scores.masked_fill(~possible, -math.inf) / spread).log_softmax(-1)
     values, order = laws.sort(dim=-1, descending=True, stable=True)
     ids = found.ids.unsqueeze(1).expand_as(order).gather(-1, order)

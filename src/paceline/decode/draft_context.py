@@ -36,14 +36,7 @@ def context_of(sequence: Sequence) -> SequenceCache:
 def remember(drafter: Drafter, sequences: Many[Sequence]) -> None:
     """Turn the features of tokens that were committed since into context."""
     behind = [sequence for sequence in sequences if sequence.unread]
-    if not behind:
-        return
-    parts = [torch.cat(sequence.unread) for sequence in behind]
-    caches = [context_of(sequence) for sequence in behind]
-    counts = [len(part) for part in parts]
-    places = [torch.arange(cache.length, cache.length + n) for cache, n in zip(caches, counts, strict=True)]
-    keys, values = drafter.context(torch.cat(parts), torch.cat(places).to(parts[0].device))
-    found = zip(behind, caches, torch.split(keys, counts, 1), torch.split(values, counts, 1), strict=True)
-    for sequence, cache, own_keys, own_values in found:
-        cache.extend(own_keys, own_values)
+    if behind:
+        drafter.context.extend([(sequence.unread, context_of(sequence)) for sequence in behind])
+    for sequence in behind:
         sequence.unread.clear()

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from paceline.decode.candidates import Candidates, behind_each_other, grown, independent
+from paceline.decode.candidates import Candidates, Evidence, behind_each_other, grown, independent, joined
 from paceline.decode.draft_context import context_of
 from paceline.decode.processors import process, widen
 from paceline.decode.rescoring import Joint, rescored
@@ -57,7 +57,7 @@ class _Block:
         asked: whose it is.
         row: the anchor, then the tokens fixed so far, and masks.
         open: the slots, from 0, that are masked.
-        found: of each slot that is fixed, the rows of `Candidates`.
+        found: of each slot that is fixed, its candidates.
         whole: those of all slots, where one pass fixed all of them.
         surprise: of each token fixed, in nats.
     """
@@ -65,7 +65,7 @@ class _Block:
     asked: _Asked
     row: list[int]
     open: list[int]
-    found: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
+    found: dict[int, Candidates] = field(default_factory=dict)
     whole: Candidates | None = None
     surprise: list[float] = field(default_factory=list)
 
@@ -77,23 +77,22 @@ class _Block:
         """Fix some of the open slots, and in the first pass what the last round left: the one candidate of its slot."""
         self._carry(ranks)
         for slot in slots:
-            self.found[slot] = tuple(each[slot] for each in ranks)
+            self.found[slot] = ranks.at(slot)
             self.row[slot + 1] = int(ranks.ids[slot, 0])
 
     def _carry(self, ranks: Candidates) -> None:
         for slot in set(range(self.asked.slots)) - self.found.keys() - set(self.open):
-            ids, log_probs, *others = (each[slot] for each in ranks)
-            alone = torch.full_like(log_probs, -torch.inf)
-            alone[0] = 0.0
-            self.found[slot] = (torch.full_like(ids, self.row[slot + 1]), alone, *others)
+            own = ranks.at(slot)
+            alone = torch.full_like(own.log_probs, -torch.inf)
+            alone[0, 0] = 0.0
+            self.found[slot] = own._replace(ids=torch.full_like(own.ids, self.row[slot + 1]), log_probs=alone)
 
     @property
     def candidates(self) -> Candidates:
         """Of all slots, once all are fixed."""
         if self.whole is not None:
             return self.whole
-        rows = [self.found[slot] for slot in range(self.asked.slots)]
-        return Candidates(*(torch.stack(each) for each in zip(*rows, strict=True)))
+        return joined([self.found[slot] for slot in range(self.asked.slots)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,21 +157,20 @@ class Drafting:
         threshold = self.settings.pruning_threshold
         return [prune(proposal, threshold) for proposal in proposals] if threshold else proposals
 
-    def _logits(self, sequences: Many[Sequence], rows: Many[Many[int]]) -> list[tuple[Tensor, Tensor]]:
+    def _logits(self, sequences: Many[Sequence], rows: Many[Many[int]]) -> list[tuple[Tensor | None, Tensor]]:
         """States and logits of every slot of blocks that begin at the anchors: [slots, hidden], [slots, vocab]."""
         counts = [len(row) for row in rows]
         firsts = [len(sequence.tokens) - 1 for sequence in sequences]
         places = [range(first, first + count) for first, count in zip(firsts, counts, strict=True)]
         tokens, positions = flat(rows, places, self.target.device)
         segments = [Segment(count, context_of(own)) for own, count in zip(sequences, counts, strict=True)]
-        blocks = torch.split(self.drafter(tokens, positions, self.drafter.attention(segments), counts), counts)
-        hidden = torch.cat([block[1:] for block in blocks])
-        logits = self.drafter.logits(hidden)
+        hidden, logits = self.drafter.read(tokens, positions, self.drafter.attention(segments), counts)
         banned = self.target.banned(self.drafter.spec.mask_token_id)
         assert banned is not None
         logits.index_fill_(-1, banned, -torch.inf)  # in place: a copy takes as long as the choice
         slots = [count - 1 for count in counts]
-        return list(zip(torch.split(hidden, slots), torch.split(logits, slots), strict=True))
+        states = [None] * len(slots) if hidden is None else torch.split(hidden, slots)
+        return list(zip(states, torch.split(logits, slots), strict=True))
 
     def _opened(self, asked: _Asked) -> _Block:
         """A block of masks, but for what the last round left."""
@@ -197,7 +195,7 @@ class Drafting:
             block.surprise += [-best[slot] for slot in surest[:count]]
             block.open = sorted(surest[count:])
 
-    def _ranked(self, block: _Block, hidden: Tensor, logits: Tensor, step: int) -> Candidates:
+    def _ranked(self, block: _Block, hidden: Tensor | None, logits: Tensor, step: int) -> Candidates:
         """The likeliest tokens of every slot."""
         sequence = block.asked.sequence
         scores = widen(process(logits, sequence.sampling, sequence.counts))
@@ -206,9 +204,13 @@ class Drafting:
         wide = spread(self.settings, step, block.asked.steps, block.perplexity)
         places = range(first, first + len(logits))
         ids, values = ranked(scores, sequence.sampling, noise, places, self._width, wide)
-        quiet = noise is None or self._selector is None or is_greedy(sequence.sampling)
-        drawn = torch.zeros_like(values) if noise is None or quiet else noise.at(places, ids).to(values.dtype)
-        return Candidates(ids, values, scores.gather(-1, ids), drawn, hidden)
+        if self._selector is None:
+            return Candidates(ids, values)
+        assert hidden is not None, "a drafter with a selector gives states"
+        drawn = torch.zeros_like(values)
+        if noise is not None and not is_greedy(sequence.sampling):
+            drawn = noise.at(places, ids).to(values.dtype)
+        return Candidates(ids, values, Evidence(scores.gather(-1, ids), drawn, hidden))
 
     @property
     def _width(self) -> int:

@@ -17,7 +17,7 @@ from paceline.decode.processors import TokenCounts, check_bias
 from paceline.decode.sequence import Sequence, flat
 from paceline.decode.tree import EMPTY, ROOT, Proposal
 from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
-from paceline.models.attention import Segment, cached_attention
+from paceline.models.attention import Attend, Segment, cached_attention
 from paceline.models.transformer import Output, Transformer
 from paceline.request import Sampling
 
@@ -116,10 +116,9 @@ class Target:
         The rows lie behind the caches but are not part of them: whoever asked keeps the path that it wants.
         """
         rows = [[sequence.tokens[-1], *draft.tokens] for sequence, draft in zip(sequences, drafts, strict=True)]
-        output = self.forward(rows, [sequence.cache for sequence in sequences], drafts)
+        scored, tapped = self.model.read(*self._placed(rows, [own.cache for own in sequences], drafts), self.taps)
         counts = [len(row) for row in rows]
-        logits = torch.split(self.model.head(output.hidden), counts)
-        tapped = output.features
+        logits = torch.split(scored, counts)
         features: Many[Tensor | None] = [None] * len(rows) if tapped is None else torch.split(tapped, counts)
         banned = self.banned()
         return [
@@ -135,6 +134,13 @@ class Target:
         Args:
             drafts: how the rows hang together behind the first of each; None is one behind the other.
         """
+        output: Output = self.model(*self._placed(rows, caches, drafts), self.taps)
+        return output
+
+    def _placed(
+        self, rows: Many[Many[int]], caches: Many[SequenceCache], drafts: Many[Proposal] | None
+    ) -> tuple[Tensor, Tensor, Attend]:
+        """Ids and positions of all rows, and what they see."""
         trees = [None] * len(rows) if drafts is None else [None if draft.is_chain else draft for draft in drafts]
         depths = [range(len(row)) if tree is None else (0, *tree.depths) for row, tree in zip(rows, trees, strict=True)]
         places = [[cache.length + depth for depth in own] for cache, own in zip(caches, depths, strict=True)]
@@ -144,9 +150,7 @@ class Target:
             for row, cache, tree in zip(rows, caches, trees, strict=True)
         ]
         spec = self.model.spec
-        attend = cached_attention(segments, (True,) * spec.num_layers, spec.windows)
-        output: Output = self.model(tokens, positions, attend, self.taps)
-        return output
+        return tokens, positions, cached_attention(segments, (True,) * spec.num_layers, spec.windows)
 
     def _prompt_pass(self, sequence: Sequence, start: int) -> tuple[Tensor, Tensor | None]:
         rows = sequence.tokens[start : min(start + _PREFILL_ROWS, sequence.prompt_tokens)]

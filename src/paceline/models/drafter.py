@@ -9,33 +9,31 @@ proposals are chosen or judged.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paceline.models.attention import Attend, Segment, cached_attention
+from paceline.models.context import Context
 from paceline.models.convolution import Coupling, left_neighbours
 from paceline.models.drafter_spec import DrafterSpec
 from paceline.models.linear import Linear
-from paceline.models.native_layers import NativeLayers, pack
-from paceline.models.norm import HeadNorm, RmsNorm, rms_norm
-from paceline.models.rotary import Rotary, Rotation, rotate
+from paceline.models.native_layers import Ends, NativeLayers, pack
+from paceline.models.norm import RmsNorm
+from paceline.models.rotary import Rotary, Rotation
 from paceline.models.selector import CandidateSelector
 from paceline.models.transformer import Layer, Transformer, initialize
 
 __all__ = ["Drafter"]
-
-Rowwise = Callable[[Tensor], Tensor]
 
 
 class Drafter(nn.Module):
     """Draft layers that borrow the embedding and the head of `target`; both stay the target's own objects.
 
     Attributes:
+        context: makes keys and values of the target's features.
         selector: scores the candidates of a slot behind those of the slot before; None in version 1.
     """
 
@@ -51,7 +49,8 @@ class Drafter(nn.Module):
         self.selector = None if spec.v2 is None else CandidateSelector(block.vocab_size, block.hidden_size, spec.v2)
         self.rotary = Rotary(block.rope, block.head_dim)
         self._context_tokens = max(block.context_tokens, target.spec.context_tokens)
-        self._context: tuple[Rowwise, Rowwise] | None = None
+        layers = cast(list[Layer], list(self.layers))
+        self.context = Context(self.fc, self.hidden_norm, layers, block, self.rotary)
         self._native: NativeLayers | None = None
         # In a tuple, so that the target's weights are not counted, trained or saved as the drafter's.
         self._lent = (target.embed, target.head)
@@ -67,23 +66,6 @@ class Drafter(nn.Module):
         """The target's head."""
         return self._lent[1]
 
-    def context(self, features: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of context rows for all layers at once.
-
-        Args:
-            features: [rows, taps * hidden], the tapped layers of the target side by side, in any precision.
-            positions: [rows], absolute.
-
-        Returns:
-            Normed, rotated keys and values, each [layers, rows, kv_heads, head_dim].
-        """
-        block = self.spec.block
-        hidden = self.hidden_norm(self.fc(features.to(self.fc.weight.dtype)))
-        product, norm = self._context or self._plain_context()
-        shaped = product(hidden).view(-1, block.num_layers, 2, block.num_kv_heads, block.head_dim)
-        keys, values = shaped.permute(2, 1, 0, 3, 4).unbind()
-        return rotate(norm(keys), self.rotary(positions, hidden.dtype)), values
-
     def forward(
         self, tokens: Tensor, positions: Tensor, attend: Attend, block_rows: Sequence[int] | None = None
     ) -> Tensor:
@@ -95,13 +77,13 @@ class Drafter(nn.Module):
             attend: lets each row see its context rows and its own block.
             block_rows: rows of each block, in the order of the batch: what version 2 has to know, and 1 does not.
         """
+        found = None if self._native is None else self._native.states(tokens, positions, attend, ())
+        if found is not None:
+            return found[0]
         x = self.embed(tokens)
         if self.spec.input_embedding_scale != 1.0:
             x = x * self.spec.input_embedding_scale
         turn = self.rotary(positions, x.dtype)
-        found = None if self._native is None else self._native(x, turn, attend)
-        if found is not None:
-            return found[0]
         if self.couplings is not None:
             x = self._coupled(x, turn, attend, block_rows)
         else:
@@ -121,9 +103,26 @@ class Drafter(nn.Module):
             x = coupling(layer, x, turn, attend, lefts)
         return x
 
+    def read(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, block_rows: Sequence[int]
+    ) -> tuple[Tensor | None, Tensor]:
+        """Of every slot, that is of all rows but the first of each block: hidden states, and logits [slots, vocab].
+
+        As `forward` and `logits`, in one call where passes are native; there are no hidden states then, which nothing
+        but a selector asks for.
+        """
+        slots = [row for row, first in enumerate(_firsts(block_rows)) if not first]
+        found = None if self._native is None else self._native.scores(tokens, positions, attend, rows=slots)
+        if found is not None:
+            return None, self._scaled(found[0])
+        hidden: Tensor = self(tokens, positions, attend, block_rows)[slots]
+        return hidden, self.logits(hidden)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """The target's head on [rows, hidden], then the multiplier and the soft cap c tanh(x / c)."""
-        logits: Tensor = self.head(hidden)
+        return self._scaled(self.head(hidden))
+
+    def _scaled(self, logits: Tensor) -> Tensor:
         if self.spec.output_multiplier != 1.0:
             logits = logits * self.spec.output_multiplier
         cap = self.spec.final_logit_softcapping
@@ -134,35 +133,12 @@ class Drafter(nn.Module):
         return cached_attention(segments, self.spec.causal, self.spec.block.windows)
 
     def prepare(self) -> None:
-        """Fuse what layers do to context features, tabulate rotations, and pack the layers where passes are native."""
+        """Tabulate rotations, fuse what layers do to features, and pack the layers where passes are native."""
         self.rotary.tabulate(self._context_tokens, self.norm.weight)
-        weight, bias, norms = self._context_weights()
-        product, norm = Linear(weight.shape[1], weight.shape[0]), RmsNorm(1, self.spec.block.norm_eps)
-        product.weight, norm.weight = nn.Parameter(weight, False), nn.Parameter(norms, False)
-        product.bias = None if bias is None else nn.Parameter(bias, False)
-        product.int8_group, product.keeps_weight = self.fc.int8_group, self.fc.keeps_weight
-        product.prepare()
-        norm.prepare()
+        self.context.prepare()
         if self.couplings is None:
-            self._native = pack(cast(list[Layer], list(self.layers)), self.norm, self.spec.block)
-        # Kept out of the module tree: both repeat weights that the layers own.
-        object.__setattr__(self, "_context", (product, norm))
-
-    def _plain_context(self) -> tuple[Rowwise, Rowwise]:
-        weight, bias, norms = self._context_weights()
-        return partial(F.linear, weight=weight, bias=bias), partial(
-            rms_norm, weight=norms, eps=self.spec.block.norm_eps
-        )
-
-    def _context_weights(self) -> tuple[Tensor, Tensor | None, Tensor]:
-        """Key and value rows of every layer's qkv, one under the other, their biases, and all key norms."""
-        block = self.spec.block
-        skip = block.num_heads * block.head_dim
-        layers = cast(list[Layer], list(self.layers))
-        biases = [layer.qkv.bias[skip:] for layer in layers if layer.qkv.bias is not None]
-        norms = torch.stack([cast(HeadNorm, layer.head_norm).k for layer in layers])
-        weight = torch.cat([layer.qkv.weight[skip:] for layer in layers]).to(norms.dtype)
-        return weight, torch.cat(biases) if biases else None, norms.view(-1, 1, 1, block.head_dim)
+            ends = Ends(self.embed, self.norm, self.rotary, self.head, self.spec.input_embedding_scale)
+            self._native = pack(cast(list[Layer], list(self.layers)), ends, self.spec.block)
 
 
 def _couplings(spec: DrafterSpec) -> nn.ModuleList | None:
@@ -170,3 +146,9 @@ def _couplings(spec: DrafterSpec) -> nn.ModuleList | None:
     if spec.v2 is None:
         return None
     return nn.ModuleList(Coupling(spec.block.hidden_size, spec.v2) for _ in range(spec.block.num_layers))
+
+
+def _firsts(block_rows: Sequence[int]) -> Iterator[bool]:
+    """Of each row of a batch, whether a block begins there."""
+    for rows in block_rows:
+        yield from (row == 0 for row in range(rows))

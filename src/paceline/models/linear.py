@@ -72,6 +72,11 @@ class Linear(nn.Module):
     __call__ = forward
 
     @property
+    def native_product(self) -> native.Product | None:
+        """The packed weight, for a native pass that ends with this product; None where torch computes it."""
+        return self._native
+
+    @property
     def native(self) -> bool:
         """Whether it computes natively, once it is packed."""
         return not self.keeps_weight or native.applies_to(self.weight)

@@ -6,57 +6,101 @@ Knows the modules of `models.transformer` and the rule; what the network compute
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from paceline import native
 from paceline.models.attention import Attend, CachedAttention
+from paceline.models.linear import Linear
 from paceline.models.norm import RmsNorm
-from paceline.models.rotary import Rotation
+from paceline.models.rotary import Rotary
 
 if TYPE_CHECKING:
     from paceline.models.spec import Spec
     from paceline.models.transformer import Layer
 
-__all__ = ["NativeLayers", "pack"]
+__all__ = ["Ends", "NativeLayers", "pack"]
+
+
+class Ends(NamedTuple):
+    """What stands before and behind the layers.
+
+    Attributes:
+        embed: of the tokens; `scale` is what it is multiplied with.
+        norm: the final one.
+        rotary: of the positions.
+        head: makes scores of hidden states.
+    """
+
+    embed: nn.Embedding
+    norm: RmsNorm
+    rotary: Rotary
+    head: Linear
+    scale: float = 1.0
 
 
 class NativeLayers:
     """The packed layers of a model, and the question whether they are what computes a pass."""
 
-    def __init__(self, network: native.Network) -> None:
+    def __init__(self, network: native.Network, ends: Ends) -> None:
         self._network = network
+        self._rotary, self._head = ends.rotary, ends.head
+        self._turn = None if ends.rotary.table is None else native.turn_of(ends.rotary.table)
 
     @property
     def read_bytes(self) -> int:
-        """What one pass reads of the weights."""
+        """What one pass reads of the layers' weights."""
         return self._network.nbytes
 
-    def __call__(
-        self, x: Tensor, turn: Rotation, attend: Attend, taps: Sequence[int] = ()
+    def states(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int]
     ) -> tuple[Tensor, Tensor | None] | None:
-        """Hidden states and features as `native.Network` gives them; None where torch has to compute them."""
-        if not isinstance(attend, CachedAttention) or x.requires_grad:
+        """Hidden states and features of all rows; None where torch has to compute them."""
+        batch = self._batch(tokens, positions, attend, taps)
+        return None if batch is None else self._network.states(batch)
+
+    def scores(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        taps: Sequence[int] = (),
+        rows: Sequence[int] | None = None,
+    ) -> tuple[Tensor, Tensor | None] | None:
+        """What the head makes of some rows, rising, or of all, and features of all; None where torch has to."""
+        head, batch = self._head.native_product, self._batch(tokens, positions, attend, taps)
+        return None if batch is None or head is None else self._network.scores(batch, head, rows)
+
+    def _batch(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int]) -> native.Batch | None:
+        if not isinstance(attend, CachedAttention):
             return None
         rows = [
             native.Rows(segment.cache.room(segment.rows), segment.cache.length, segment.rows, segment.tree)
             for segment in attend.segments
         ]
-        return self._network(x, turn, rows, attend.causal, attend.windows, taps)
+        places, turn = positions, self._turn
+        if turn is None:
+            places, turn = torch.arange(len(positions)), native.turn_of(self._rotary(positions, torch.float32))
+        return native.Batch(tokens, places, turn, rows, attend.causal, attend.windows, taps)
 
 
-def pack(layers: Sequence[Layer], norm: RmsNorm, spec: Spec) -> NativeLayers | None:
+def pack(layers: Sequence[Layer], ends: Ends, spec: Spec) -> NativeLayers | None:
     """The native form of frozen layers; None where they do not compute in float32 on a CPU, or there is no extension.
 
     One layer after the other, so that those that do not keep their weights (`Linear`) are never held twice.
     """
-    if not native.applies_to(norm.weight) or not all(each.native for layer in layers for each in layer.linears()):
+    norm, embedding = ends.norm.weight, ends.embed.weight
+    linears = [linear for layer in layers for linear in layer.linears()]
+    known = embedding.dtype in (torch.float32, torch.bfloat16)
+    if not (known and native.applies_to(norm) and all(linear.native for linear in linears)):
         return None
     sizes = native.Sizes(
         len(layers), spec.intermediate_size, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.norm_eps
     )
-    return NativeLayers(native.Network(sizes, _handed_over(layers), norm.weight, layers[0].qkv.int8_group))
+    group = layers[0].qkv.int8_group
+    return NativeLayers(native.Network(sizes, _handed_over(layers), norm, embedding, ends.scale, group), ends)
 
 
 def _handed_over(layers: Sequence[Layer]) -> Iterator[native.LayerWeights]:

@@ -25,17 +25,20 @@ class Rotary:
     """Cosines and sines of absolute positions.
 
     `tabulate` computes them once for a whole context: two look-ups, in place of fifteen small kernels per pass.
+
+    Attributes:
+        table: cos and signed sin of all positions, once they are tabulated.
     """
 
     def __init__(self, rope: Rope, head_dim: int) -> None:
         # Not a buffer of the module: a model in bfloat16 still needs exact angles.
         self.frequencies = inverse_frequencies(rope, head_dim)
-        self._table: Rotation | None = None
+        self.table: Rotation | None = None
 
     def __call__(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """cos and sin of every position's angles; sin is negated in the first half, ready for `rotate`."""
-        if self._table is not None:
-            cos, sin = self._table
+        if self.table is not None:
+            cos, sin = self.table
             return cos.index_select(0, positions), sin.index_select(0, positions)
         angles = positions.to(torch.float64).unsqueeze(-1) * self.frequencies.to(positions.device)
         cos, sin = angles.cos(), angles.sin()
@@ -51,8 +54,8 @@ class Rotary:
         table would be large.
         """
         if context_tokens * 4 * len(self.frequencies) <= _LARGEST_TABLE:
-            self._table = None
-            self._table = self(torch.arange(context_tokens, device=like.device), like.dtype)
+            self.table = None
+            self.table = self(torch.arange(context_tokens, device=like.device), like.dtype)
 
 
 def rotate(heads: Tensor, turn: Rotation) -> Tensor:

@@ -16,12 +16,12 @@ from torch.utils.checkpoint import checkpoint
 
 from paceline.models.attention import Attend
 from paceline.models.linear import Linear
-from paceline.models.native_layers import NativeLayers, pack
+from paceline.models.native_layers import Ends, NativeLayers, pack
 from paceline.models.norm import HeadNorm, RmsNorm
 from paceline.models.rotary import Rotary, Rotation, rotate
 from paceline.models.spec import Spec
 
-__all__ = ["Layer", "Output", "Transformer", "initialize", "prepare"]
+__all__ = ["Layer", "Output", "Scored", "Transformer", "initialize", "prepare"]
 
 
 class Layer(nn.Module):
@@ -83,6 +83,13 @@ class Output(NamedTuple):
     features: Tensor | None
 
 
+class Scored(NamedTuple):
+    """`logits` [rows, vocab]; `features` as in `Output`."""
+
+    logits: Tensor
+    features: Tensor | None
+
+
 class Transformer(nn.Module):
     """Embedding, layers, final norm and head of one checkpoint.
 
@@ -117,12 +124,11 @@ class Transformer(nn.Module):
             attend: what the rows see.
             taps: layers whose output becomes features; the last layer's is taken after the final norm.
         """
+        found = None if self._native is None else self._native.states(tokens, positions, attend, taps)
+        if found is not None:
+            return Output(*found)
         x = self.embed(tokens).to(self.dtype)
         turn = self.rotary(positions, x.dtype)
-        if self._native is not None:
-            found = self._native(x, turn, attend, taps)
-            if found is not None:
-                return Output(*found)
         tapped: dict[int, Tensor] = {}
         for index, layer in enumerate(self.layers):
             x = layer(x, turn, attend)
@@ -133,6 +139,14 @@ class Transformer(nn.Module):
             tapped[self.spec.num_layers - 1] = hidden
         return Output(hidden, torch.cat([tapped[tap] for tap in taps], -1) if taps else None)
 
+    def read(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int] = ()) -> Scored:
+        """`forward`, and the head on all rows: in one call where passes are native."""
+        found = None if self._native is None else self._native.scores(tokens, positions, attend, taps)
+        if found is not None:
+            return Scored(*found)
+        output: Output = self(tokens, positions, attend, taps)
+        return Scored(self.head(output.hidden), output.features)
+
     @property
     def packed_bytes(self) -> int:
         """What a native pass reads of the layers' weights; 0 where torch computes it."""
@@ -141,7 +155,8 @@ class Transformer(nn.Module):
     def prepare(self) -> None:
         """Tabulate the rotations, and pack the layers where passes are native."""
         self.rotary.tabulate(self.spec.context_tokens, self.norm.weight)
-        self._native = pack(cast(list[Layer], list(self.layers)), self.norm, self.spec)
+        ends = Ends(self.embed, self.norm, self.rotary, self.head)
+        self._native = pack(cast(list[Layer], list(self.layers)), ends, self.spec)
 
 
 def initialize(module: nn.Module) -> None:

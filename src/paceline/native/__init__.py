@@ -12,14 +12,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from paceline.native.choice import VARIABLE, build, in_use, instruction_sets, instructions, why_not
+    from paceline.native.context import Context, ContextWeights
     from paceline.native.drawing import drawn, ranked
     from paceline.native.extension import applies, applies_to, trim
     from paceline.native.growth import grown
-    from paceline.native.network import LayerWeights, Network, Rows, Sizes
+    from paceline.native.network import Batch, LayerWeights, Network, Rows, Sizes, turn_of
     from paceline.native.product import Product
 
 __all__ = [
     "VARIABLE",
+    "Batch",
+    "Context",
+    "ContextWeights",
     "LayerWeights",
     "Network",
     "Product",
@@ -35,13 +39,15 @@ __all__ = [
     "instructions",
     "ranked",
     "trim",
+    "turn_of",
     "why_not",
 ]
 
 _HOMES = {
     **dict.fromkeys(("VARIABLE", "build", "in_use", "instruction_sets", "instructions", "why_not"), "choice"),
+    **dict.fromkeys(("Context", "ContextWeights"), "context"),
     **dict.fromkeys(("drawn", "ranked"), "drawing"),
-    **dict.fromkeys(("LayerWeights", "Network", "Rows", "Sizes"), "network"),
+    **dict.fromkeys(("Batch", "LayerWeights", "Network", "Rows", "Sizes", "turn_of"), "network"),
     **dict.fromkeys(("applies", "applies_to", "trim"), "extension"),
     "grown": "growth",
     "Product": "product",

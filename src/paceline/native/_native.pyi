@@ -1,4 +1,4 @@
-"""Types of the extension: source/module.cpp."""
+"""Types of the extension: source/module.cpp and the files that it binds."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -64,19 +64,47 @@ class Network:
         norm: Tensor,
         layers: int,
         group: int,
+        embedding: NDArray[Any],
+        scale: float,
     ) -> None: ...
     def add(self, layer: Layer) -> None: ...
     def run(
         self,
-        x: NDArray[Any],
+        tokens: NDArray[Any],
+        places: NDArray[Any],
         cos: NDArray[Any],
         sin: NDArray[Any],
         segments: Sequence[tuple[NDArray[Any], int, int, Sequence[int] | None]],
         causal: Sequence[bool],
         windows: Sequence[int | None],
         taps: Sequence[int],
-        hidden: NDArray[Any],
         features: NDArray[Any] | None,
+        hidden: NDArray[Any] | None,
+        head: Linear | None,
+        scored: Sequence[int],
+        scores: NDArray[Any] | None,
     ) -> None: ...
+    @property
+    def nbytes(self) -> int: ...
+
+class Context:
+    def __init__(
+        self,
+        pool: Pool,
+        instructions: str,
+        layers: int,
+        kv_heads: int,
+        eps: float,
+        fc: Tensor,
+        fc_bias: Tensor | None,
+        norm: Tensor,
+        key_value: Tensor,
+        key_value_bias: Tensor | None,
+        key_norms: Tensor,
+        cos: NDArray[Any],
+        sin: NDArray[Any],
+        group: int,
+    ) -> None: ...
+    def extend(self, unread: Sequence[tuple[Sequence[NDArray[Any]], NDArray[Any], int]]) -> None: ...
     @property
     def nbytes(self) -> int: ...

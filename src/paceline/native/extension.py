@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from paceline.native._native import Pool
 
-__all__ = ["applies", "applies_to", "array", "pool", "trim"]
+__all__ = ["applies", "applies_to", "array", "plain", "pool", "trim"]
 
 
 def applies(dtype: torch.dtype, device: torch.device) -> bool:
@@ -36,6 +36,11 @@ def array(tensor: Tensor) -> NDArray[Any]:
     """A contiguous view, or a copy, for a call of the extension: it takes those ten times as fast as tensors."""
     found: NDArray[Any] = tensor.contiguous().numpy()
     return found
+
+
+def plain(tensor: Tensor | None) -> Tensor | None:
+    """A weight as the extension copies it."""
+    return None if tensor is None else tensor.detach().contiguous()
 
 
 def trim() -> None:

@@ -1,23 +1,31 @@
-"""The layers of a Transformer on a flat batch of rows, in one call.
+"""A Transformer on a flat batch of rows, in one call.
 
-Pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiGLU, then the final norm: what
-`models.transformer` does in torch, its oracle. Sums have a fixed order, so a row's result is the same to the bit
-whatever other rows, however many threads compute with it, and whether what it sees was cached, is its chain, or one
-branch of its tree. Knows nothing of embedding, head and models.
+Embedding, pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiGLU, the final norm, and where
+it is asked the head: what `models.transformer` does in torch, its oracle. Sums have a fixed order, so a row's result is
+the same to the bit whatever other rows, however many threads compute with it, and whether what it sees was cached, is
+its chain, or one branch of its tree. Knows nothing of models.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from paceline.native.choice import extension, instructions
-from paceline.native.extension import array, pool
+from paceline.native.extension import array, plain, pool
+from paceline.native.product import Product
 
-__all__ = ["LayerWeights", "Network", "Rows", "Sizes"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from paceline.native._native import Linear
+
+    Turn = tuple[NDArray[Any], NDArray[Any]]
+
+__all__ = ["Batch", "LayerWeights", "Network", "Rows", "Sizes", "turn_of"]
 
 
 class LayerWeights(NamedTuple):
@@ -74,60 +82,117 @@ class Sizes(NamedTuple):
     eps: float
 
 
+class Batch(NamedTuple):
+    """What a pass is about.
+
+    Attributes:
+        tokens: int64 [rows].
+        places: int64 [rows], where in `turn` the angles of each row are.
+        turn: of all places, see `turn_of`.
+        rows: the sequences, in the order of their rows.
+        causal: for each layer, whether a row sees only itself and earlier rows.
+        windows: for each layer, its sliding window in tokens or None.
+        taps: layers whose output is wanted; the last one's after the final norm.
+    """
+
+    tokens: Tensor
+    places: Tensor
+    turn: Turn
+    rows: Sequence[Rows]
+    causal: Sequence[bool]
+    windows: Sequence[int | None]
+    taps: Sequence[int] = ()
+
+
 class Network:
-    """Layers and final norm.
+    """Embedding, layers and final norm.
 
     Args:
         sizes: of all layers.
         layers: their tensors, one after the other; each is copied before the next one is asked for.
         norm: weight of the final norm, [hidden].
+        embedding: [tokens, hidden], float32 or bfloat16; it is not copied.
+        scale: what the embedding is multiplied with.
         group: inputs that share a scale, where weights are rounded to int8; 0: none is rounded.
     """
 
-    def __init__(self, sizes: Sizes, layers: Iterable[LayerWeights], norm: Tensor, group: int = 0) -> None:
+    def __init__(
+        self,
+        sizes: Sizes,
+        layers: Iterable[LayerWeights],
+        norm: Tensor,
+        embedding: Tensor,
+        scale: float = 1.0,
+        group: int = 0,
+    ) -> None:
         native = extension()
         self._native = native.Network(
-            pool(), instructions(), tuple(sizes[1:5]), sizes.eps, _plain(norm), sizes.layers, group
+            pool(),
+            instructions(),
+            tuple(sizes[1:5]),
+            sizes.eps,
+            plain(norm),
+            sizes.layers,
+            group,
+            _bits(embedding),
+            scale,
         )
+        self._hidden = len(norm)
         for layer in layers:
-            self._native.add(native.Layer(*map(_plain, layer)))
+            self._native.add(native.Layer(*map(plain, layer)))
 
     @property
     def nbytes(self) -> int:
-        """What one pass reads of the weights."""
+        """What one pass reads of the layers' weights."""
         read: int = self._native.nbytes
         return read
 
-    def __call__(
-        self,
-        x: Tensor,
-        turn: tuple[Tensor, Tensor],
-        rows: Sequence[Rows],
-        causal: Sequence[bool],
-        windows: Sequence[int | None],
-        taps: Sequence[int] = (),
-    ) -> tuple[Tensor, Tensor | None]:
-        """Hidden states [rows, hidden] after the final norm, and the outputs of tapped layers, [rows, taps * hidden].
-
-        Args:
-            x: [rows, hidden].
-            turn: cos and signed sin of each row, [rows, 1, head_dim].
-            rows: the sequences, in the order of their rows.
-            causal: for each layer, whether a row sees only itself and earlier rows.
-            windows: for each layer, its sliding window in tokens or None.
-            taps: layers; the last one's output is taken after the final norm.
+    def states(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """Hidden states [rows, hidden] after the final norm, and the taps side by side, [rows, taps * hidden].
 
         Raises:
-            TypeError, ValueError: something has another type or shape.
+            TypeError, ValueError: something has another type or shape, or an id or a place is not there.
         """
-        hidden = torch.empty(x.shape)
-        features = torch.empty(x.shape[0], len(taps) * x.shape[1]) if taps else None
-        cos, sin = (array(angle.flatten(1)) for angle in turn)
+        hidden = torch.empty(len(batch.tokens), self._hidden)
+        return hidden, self._run(batch, hidden.numpy(), None, (), None)
+
+    def scores(self, batch: Batch, head: Product, rows: Sequence[int] | None = None) -> tuple[Tensor, Tensor | None]:
+        """What `head` makes of the hidden states, [rows, outputs], and the taps of all rows.
+
+        Args:
+            rows: which are scored, rising; None is all.
+
+        Raises:
+            TypeError, ValueError: as `states`.
+        """
+        rows = range(len(batch.tokens)) if rows is None else rows
+        scores = torch.empty(len(rows), head.outputs)
+        return scores, self._run(batch, None, head.packed, rows, scores.numpy())
+
+    def _run(
+        self,
+        batch: Batch,
+        hidden: NDArray[Any] | None,
+        head: Linear | None,
+        scored: Sequence[int],
+        scores: NDArray[Any] | None,
+    ) -> Tensor | None:
+        tokens, places, turn, rows, causal, windows, taps = batch
+        features = torch.empty(len(tokens), len(taps) * self._hidden) if taps else None
         own = [(each.cache.numpy(), *each[1:]) for each in rows]
         tapped = None if features is None else features.numpy()
-        self._native.run(array(x), cos, sin, own, causal, windows, taps, hidden.numpy(), tapped)
-        return hidden, features
+        self._native.run(
+            array(tokens), array(places), *turn, own, causal, windows, taps, tapped, hidden, head, scored, scores
+        )
+        return features
 
 
-def _plain(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else tensor.detach().contiguous()
+def turn_of(angles: tuple[Tensor, Tensor]) -> Turn:
+    """cos and signed sin, [places, 1, head_dim] each, as a pass takes them."""
+    cos, sin = angles
+    return array(cos.flatten(1)), array(sin.flatten(1))
+
+
+def _bits(table: Tensor) -> NDArray[Any]:
+    """NumPy has no bfloat16."""
+    return array(table.detach().view(torch.int16) if table.dtype == torch.bfloat16 else table.detach())

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
 from paceline.native.choice import extension, instructions
 from paceline.native.extension import array, pool
+
+if TYPE_CHECKING:
+    from paceline.native._native import Linear
 
 __all__ = ["Product"]
 
@@ -19,17 +24,21 @@ class Product:
 
     Args:
         group: inputs that share a scale, where the weight is rounded to int8; 0: it is not.
+
+    Attributes:
+        outputs: how many.
+        packed: what another call of the extension may take for this product.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor | None, group: int = 0) -> None:
         bias = None if bias is None else bias.detach().contiguous()
-        self._native = extension().Linear(pool(), instructions(), weight.detach().contiguous(), bias, group)
-        self._out = weight.shape[0]
+        self.packed: Linear = extension().Linear(pool(), instructions(), weight.detach().contiguous(), bias, group)
+        self.outputs = len(weight)
 
     @property
     def nbytes(self) -> int:
         """What one product reads of the weight."""
-        read: int = self._native.nbytes
+        read: int = self.packed.nbytes
         return read
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -38,6 +47,6 @@ class Product:
         Raises:
             TypeError, ValueError: x has another type or shape.
         """
-        y = torch.empty(x.shape[0], self._out)
-        self._native.multiply(array(x), y.numpy())
+        y = torch.empty(x.shape[0], self.outputs)
+        self.packed.multiply(array(x), y.numpy())
         return y

@@ -89,7 +89,7 @@ Found run(Random& random, Network& network, const Given& given, long first, cons
     const long hidden = network.shape().hidden, dim = network.shape().dim, taps = given.taps.size();
     Found found{Floats(random, rows * hidden), Floats(random, rows * taps * hidden)};
     network.run({given.x->at() + first * hidden, given.cos->at() + first * dim, given.sin->at() + first * dim, segments,
-                 given.reach, given.taps, found.hidden.at(), found.features.at()});
+                 given.reach, given.taps, found.hidden.at(), found.features.at(), {nullptr, {}, nullptr}});
     return found;
 }
 
@@ -144,6 +144,39 @@ void check_path(Random& random, Network& network, const Given& given, const Foun
     }
 }
 
+// The head on some rows, in the same call, makes of them what it makes of their hidden states.
+void check_scores(Random& random, const Kernels& kernels, const Model& model, const Given& given, const Found& found) {
+    const auto pool = std::make_shared<Pool>(random.from(1, 3));
+    Network network(kernels, pool, model.shape, model.norm, model.layers.size());
+    for (const Layer& layer : model.layers) network.add(layer);
+    const long hidden = model.shape.hidden, columns = odd(random, 70);
+    const Floats weight = normals(random, columns * hidden);
+    const std::vector<Matrix> matrices{{weight.at(), nullptr, columns, hidden, 0}};
+    Weights head(kernels, *pool, matrices, 1);
+    head.add(matrices);
+    std::vector<long> rows;
+    for (long row = 0; row < given.rows; ++row)
+        if (random.coin()) rows.push_back(row);
+    std::vector<Floats> caches;
+    std::vector<Segment> segments;
+    for (const Section& part : given.parts) {
+        caches.push_back(copy(random, part.cache));
+        segments.push_back({part.chain, caches.back().at(), part.capacity});
+    }
+    const Floats scores(random, rows.size() * columns), features(random, found.features.count());
+    network.run({given.x->at(), given.cos->at(), given.sin->at(), segments, given.reach, given.taps, nullptr,
+                 features.at(), {&head, rows, scores.at()}});
+    same(features.at(), found.features.at(), features.count(), "features beside scores");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        const Floats alone(random, columns);
+        pool->run(Pool::turn(), [&](int thread) {
+            head.multiply(0, thread, {found.hidden.at() + rows[i] * hidden, hidden, 1}, {alone.at(), columns, 1}, columns,
+                          false);
+        });
+        same(scores.at() + i * columns, alone.at(), columns, "the scores of a row");
+    }
+}
+
 // What is no number in one sequence does not reach the others.
 void check_isolation(Random& random, Network& network, Given& given, const Found& together) {
     const Section& bad = given.parts[0];
@@ -173,6 +206,7 @@ void networks(Random& random, const Kernels& kernels) {
         check_plain(model, given, found);
         check_alone(random, other, given, found, caches);
         check_path(random, other, given, found);
+        check_scores(random, kernels, model, given, found);
         check_isolation(random, network, given, found);
     }
 }

@@ -11,6 +11,7 @@ void rows(Random& random, const paceline::Kernels& kernels);
 void attention(Random& random, const paceline::Kernels& kernels);
 void draws(Random& random, const paceline::Kernels& kernels);
 void trees(Random& random, const paceline::Kernels& kernels);
+void contexts(Random& random, const paceline::Kernels& kernels);
 void networks(Random& random, const paceline::Kernels& kernels);
 void pools(Random& random, const paceline::Kernels& kernels);
 

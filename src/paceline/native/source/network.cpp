@@ -60,6 +60,7 @@ void Network::run(const Pass& pass) {
     pool_->run(turn, [&](int thread) {
         for (long index = 0; index < layers_; ++index) layer(pass, batch, index, thread);
         finish(pass, batch, thread);
+        if (pass.scored.head) score(pass, thread);
     });
 }
 
@@ -155,12 +156,26 @@ void Network::tap(const Pass& pass, const Batch& batch, long index, int thread) 
 
 void Network::finish(const Pass& pass, const Batch& batch, int thread) {
     const long hidden = shape_.hidden, taps = pass.taps.size(), threads = pool_->threads();
-    for (long row = batch.rows * thread / threads; row < batch.rows * (thread + 1) / threads; ++row) {
-        float* to = pass.hidden + row * hidden;
+    const auto norm = [&](long row, float* to) {
         kernels_.norm(x_.get() + row * padded(hidden), norm_.data(), hidden, shape_.eps, to);
+    };
+    for (long row = batch.rows * thread / threads; row < batch.rows * (thread + 1) / threads; ++row) {
+        if (pass.hidden) norm(row, pass.hidden + row * hidden);
         for (long at = 0; at < taps; ++at)
-            if (pass.taps[at] == layers_ - 1) std::copy_n(to, hidden, pass.features + (row * taps + at) * hidden);
+            if (pass.taps[at] == layers_ - 1) norm(row, pass.features + (row * taps + at) * hidden);
     }
+    if (!pass.scored.head) return;
+    const long scored = pass.scored.rows.size();
+    for (long i = scored * thread / threads; i < scored * (thread + 1) / threads; ++i)
+        norm(pass.scored.rows[i], scored_.get() + i * padded(hidden));
+    pool_->meet();
+}
+
+void Network::score(const Pass& pass, int thread) {
+    const Weights& head = *pass.scored.head;
+    const long rows = pass.scored.rows.size(), columns = head.columns(0);
+    head.multiply(0, thread, {scored_.get(), padded(shape_.hidden), rows}, {pass.scored.scores, columns, rows}, columns,
+                  false);
 }
 
 Network::Batch Network::batch_of(const Pass& pass) const {
@@ -202,6 +217,7 @@ void Network::reserve(long rows, long longest) {
     };
     if (rows > rows_) {
         room(x_, shape_.hidden);
+        room(scored_, shape_.hidden);
         room(qkv_, (shape_.heads + 2 * shape_.kv_heads) * shape_.dim);
         room(attended_, shape_.heads * shape_.dim);
         for (Block<float>* of : {&gates_, &ups_, &inner_}) room(*of, shape_.intermediate);

@@ -1,7 +1,7 @@
 // The forward pass of one Transformer for a flat batch of rows, in one call.
 //
 // Pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiGLU, as models/transformer.py has them in
-// torch, which is the oracle. Does not know embeddings and heads, nor where weights come from.
+// torch, which is the oracle; and the head, where that is asked. Does not know embeddings, nor where weights come from.
 #pragma once
 
 #include <vector>
@@ -31,14 +31,22 @@ struct Segment {
     long capacity;
 };
 
+// What the head makes of some rows, rising. No head: nothing is asked.
+struct Scored {
+    const Weights* head = nullptr;
+    const std::vector<long>& rows;
+    float* scores;  // [rows, columns of the head]
+};
+
 struct Pass {
     const float* x;                  // [rows, hidden]
     const float *cos, *sin;          // [rows, dim], sin negated in the first half
     const std::vector<Segment>& segments;
     const std::vector<Reach>& reach;  // of every layer
     const std::vector<long>& taps;    // layers whose output is wanted; the last layer's after the final norm
-    float* hidden;                   // [rows, hidden]
+    float* hidden;                   // [rows, hidden], or null
     float* features;                 // [rows, taps * hidden]
+    Scored scored;
 };
 
 class Network {
@@ -76,6 +84,7 @@ class Network {
     void attend(const Pass& pass, const Batch& batch, long index, int thread);
     void tap(const Pass& pass, const Batch& batch, long index, int thread);
     void finish(const Pass& pass, const Batch& batch, int thread);
+    void score(const Pass& pass, int thread);
     Batch batch_of(const Pass& pass) const;
     void reserve(long rows, long longest);
     void norm_rows(const std::vector<float>& weight, long rows, int thread);
@@ -88,7 +97,7 @@ class Network {
     std::vector<float> norm_;
     std::vector<Norms> norms_;  // of every layer
     long rows_ = 0, longest_ = 0;  // of the scratch memory, which whoever has the turn uses
-    Block<float> x_, qkv_, attended_, gates_, ups_, inner_;
+    Block<float> x_, qkv_, attended_, gates_, ups_, inner_, scored_;
     std::vector<Block<float>> normed_, scores_, head_;  // of every thread
 };
 

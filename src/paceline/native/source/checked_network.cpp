@@ -1,0 +1,230 @@
+#include "checked_network.h"
+
+#include <nanobind/stl/variant.h>
+
+#include <bit>
+#include <span>
+#include <variant>
+
+#include "instructions.h"
+#include "linear.h"
+#include "network.h"
+
+namespace paceline {
+
+using namespace nb::literals;
+
+namespace {
+
+// The tensors of a layer.
+struct LayerTensors {
+    Input<1> attention_norm, mlp_norm;
+    std::optional<Input<1>> query_norm, key_norm;
+    Input<2> qkv, out, gate_up, down;
+    std::optional<Input<1>> qkv_bias, out_bias, gate_up_bias, down_bias;
+};
+
+Layer checked(const LayerTensors& of, const Shape& shape, long group) {
+    const long width = shape.heads * shape.dim, all = width + 2 * shape.kv_heads * shape.dim;
+    demand(of.query_norm.has_value() == of.key_norm.has_value(), "query_norm and key_norm go together.");
+    return {
+        vector(of.attention_norm, shape.hidden),
+        of.query_norm ? vector(*of.query_norm, shape.dim) : nullptr,
+        of.key_norm ? vector(*of.key_norm, shape.dim) : nullptr,
+        vector(of.mlp_norm, shape.hidden),
+        matrix(of.qkv, of.qkv_bias, all, shape.hidden, group),
+        matrix(of.out, of.out_bias, shape.hidden, width, group),
+        matrix(of.gate_up, of.gate_up_bias, 2 * shape.intermediate, shape.hidden, group),
+        matrix(of.down, of.down_bias, shape.hidden, shape.intermediate, group),
+    };
+}
+
+using HalfTable = nb::ndarray<const int16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
+// A row for each token, float32 or the bits of bfloat16. Not copied: the array lives as long as this.
+class Embedding {
+  public:
+    Embedding(std::variant<Input<2>, HalfTable> table, float scale) : table_(std::move(table)), scale_(scale) {
+        std::visit([this](const auto& of) { values(of), tokens_ = of.shape(0), size_ = of.shape(1); }, table_);
+    }
+
+    long size() const { return size_; }
+
+    // Rows [tokens, size].
+    void look_up(const int64_t* tokens, long count, float* to) const {
+        std::visit(
+            [&](const auto& of) {
+                for (long row = 0; row < count; ++row) {
+                    const auto* from = of.data() + tokens[row] * size_;
+                    for (long i = 0; i < size_; ++i) to[row * size_ + i] = scale_ * widened(from[i]);
+                }
+            },
+            table_);
+    }
+
+    void check(const int64_t* tokens, long count) const {
+        demand(std::all_of(tokens, tokens + count, [&](int64_t token) { return token >= 0 && token < tokens_; }),
+               "A token is not in the embedding.");
+    }
+
+  private:
+    static float widened(float value) { return value; }
+    static float widened(int16_t bits) { return std::bit_cast<float>(uint32_t(uint16_t(bits)) << 16); }
+
+    std::variant<Input<2>, HalfTable> table_;
+    float scale_;
+    long tokens_ = 0, size_ = 0;
+};
+
+// Cosines or sines of each row's place, [rows, dim].
+Block<float> turned(const Input<2>& table, const int64_t* places, long rows) {
+    const long dim = table.shape(1);
+    const float* from = values(table);
+    Block<float> found = allocate<float>(rows * dim);
+    for (long row = 0; row < rows; ++row) std::copy_n(from + places[row] * dim, dim, found.get() + row * dim);
+    return found;
+}
+
+// A segment as Python gives it: cache, rows in it, new rows, the row before each of them (none: a chain).
+using SegmentTuple = std::tuple<Output<5>, long, long, std::optional<std::vector<int64_t>>>;
+
+class CheckedNetwork {
+  public:
+    CheckedNetwork(std::shared_ptr<Pool> pool, const std::string& set, const std::tuple<long, long, long, long>& sizes,
+                   float eps, const Input<1>& norm, long layers, long group, std::variant<Input<2>, HalfTable> embedding,
+                   float scale)
+        : pool_(pool), group_(group), embedding_(std::move(embedding), scale) {
+        const auto [intermediate, heads, kv_heads, dim] = sizes;
+        const Shape shape{long(norm.shape(0)), intermediate, heads, kv_heads, dim, eps};
+        demand(layers > 0, "There are no layers.");
+        demand(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "heads is not a multiple of kv_heads.");
+        demand(dim > 0 && dim % 2 == 0, "head_dim is not even.");
+        demand(shape.hidden > 0 && intermediate > 0, "A matrix is empty.");
+        demand(std::max({shape.hidden, intermediate, heads, dim, layers}) <= kMostSize && heads * dim <= kMostSize,
+               "A size is larger than a model has.");
+        demand(embedding_.size() == shape.hidden, "embedding is not [tokens, hidden].");
+        const float* last = values(norm);
+        const nb::gil_scoped_release release;
+        network_ = std::make_unique<Network>(kernels_for(set), std::move(pool), shape, last, layers);
+    }
+
+    void add(const LayerTensors& tensors) {
+        demand(!network_->complete(), "There are more layers than were announced.");
+        const Layer layer = checked(tensors, network_->shape(), group_);
+        const nb::gil_scoped_release release;
+        network_->add(layer);
+    }
+
+    void run(const InputIds<1>& tokens, const InputIds<1>& places, const Input<2>& cos, const Input<2>& sin,
+             const std::vector<SegmentTuple>& tuples, const std::vector<bool>& causal,
+             const std::vector<std::optional<int64_t>>& windows, const std::vector<long>& taps,
+             const std::optional<Output<2>>& features, const std::optional<Output<2>>& hidden, const Linear* head,
+             const std::vector<long>& scored, const std::optional<Output<2>>& scores) {
+        demand(network_->complete(), "Layers are missing.");
+        const Shape& shape = network_->shape();
+        const long rows = tokens.shape(0);
+        const auto is = [](const auto& array, long count, long columns) {
+            return long(array.shape(0)) == count && long(array.shape(1)) == columns;
+        };
+        embedding_.check(values(tokens), rows);
+        check_places(places, cos, sin, rows, shape.dim);
+        demand(!hidden || is(*hidden, rows, shape.hidden), "hidden is not [rows, hidden].");
+        demand(features ? is(*features, rows, long(taps.size()) * shape.hidden) : taps.empty(),
+               "features is not [rows, taps * hidden].");
+        for (long tap : taps) demand(tap >= 0 && tap < network_->layers(), "A tap is no layer.");
+        demand(bool(head) == scores.has_value(), "A head and scores go together.");
+        if (head) {
+            demand(head->pool() == pool_.get() && head->depth() == shape.hidden, "The head is another network's.");
+            demand(is(*scores, scored.size(), head->columns()), "scores is not [scored rows, outputs of the head].");
+        }
+        for (long row : scored) demand(head && row >= 0 && row < rows, "A row to score is not there.");
+        const std::vector<Segment> segments = segments_of(tuples, rows);
+        const std::vector<Reach> reach = reach_of(causal, windows);
+        const int64_t *ids = values(tokens), *at = values(places);
+        float* to = hidden ? values(*hidden) : nullptr;
+        float* tapped = features ? values(*features) : nullptr;
+        float* law = scores ? values(*scores) : nullptr;
+        const nb::gil_scoped_release release;
+        const Block<float> x = allocate<float>(rows * shape.hidden);
+        embedding_.look_up(ids, rows, x.get());
+        const Block<float> cosines = turned(cos, at, rows), sines = turned(sin, at, rows);
+        network_->run({x.get(), cosines.get(), sines.get(), segments, reach, taps, to, tapped,
+                       {head ? &head->weights() : nullptr, scored, law}});
+    }
+
+    std::size_t bytes() const { return network_->bytes(); }
+
+  private:
+    std::vector<Segment> segments_of(const std::vector<SegmentTuple>& tuples, std::size_t rows) const {
+        const Shape& shape = network_->shape();
+        std::vector<Segment> segments;
+        std::size_t found = 0;
+        for (const auto& [cache, past, own, tree] : tuples) {
+            demand(long(cache.shape(0)) == network_->layers() && cache.shape(1) == 2 &&
+                       long(cache.shape(2)) == shape.kv_heads && long(cache.shape(4)) == shape.dim,
+                   "A cache is not [layers, 2, kv_heads, capacity, head_dim].");
+            demand(past >= 0 && own >= 0 && past <= long(cache.shape(3)) - own, "A cache has no room for its rows.");
+            if (tree) check_tree(*tree, own);
+            const Chain chain{past, own, tree.value_or(std::vector<int64_t>{})};
+            segments.push_back({chain, values(cache), long(cache.shape(3))});
+            found += own;
+        }
+        demand(found == rows, "The rows of the segments are not those of x.");
+        return segments;
+    }
+
+    static void check_places(const InputIds<1>& places, const Input<2>& cos, const Input<2>& sin, long rows, long dim) {
+        demand(long(places.shape(0)) == rows, "There are not as many places as tokens.");
+        demand(long(cos.shape(1)) == dim && long(sin.shape(1)) == dim && cos.shape(0) == sin.shape(0),
+               "cos and sin are not both [places, head_dim].");
+        const int64_t* at = values(places);
+        demand(std::all_of(at, at + rows, [&](int64_t place) { return place >= 0 && place < int64_t(cos.shape(0)); }),
+               "A place is not in cos and sin.");
+    }
+
+    static void check_tree(const std::vector<int64_t>& tree, long rows) {
+        demand(long(tree.size()) == rows, "A tree does not name as many rows as its segment has.");
+        for (long row = 0; row < rows; ++row)
+            demand(tree[row] >= -1 && tree[row] < row, "A row of a tree does not stand behind the row before it.");
+    }
+
+    std::vector<Reach> reach_of(const std::vector<bool>& causal,
+                                const std::vector<std::optional<int64_t>>& windows) const {
+        demand(long(causal.size()) == network_->layers() && long(windows.size()) == network_->layers(),
+               "causal and windows do not name every layer once.");
+        std::vector<Reach> reach;
+        for (std::size_t layer = 0; layer < causal.size(); ++layer) {
+            demand(!windows[layer] || *windows[layer] > 0, "A window is not positive.");
+            reach.push_back({causal[layer], windows[layer]});
+        }
+        return reach;
+    }
+
+    const std::shared_ptr<Pool> pool_;
+    const long group_;
+    const Embedding embedding_;
+    std::unique_ptr<Network> network_;
+};
+
+}  // namespace
+
+void bind_network(nb::module_& module) {
+    using Bias = std::optional<Input<1>>;
+    nb::class_<LayerTensors>(module, "Layer")
+        .def(nb::init<Input<1>, Input<1>, Bias, Bias, Input<2>, Input<2>, Input<2>, Input<2>, Bias, Bias, Bias, Bias>(),
+             given("attention_norm"), given("mlp_norm"), given("query_norm").none(), given("key_norm").none(),
+             given("qkv"), given("out"), given("gate_up"), given("down"), given("qkv_bias").none(),
+             given("out_bias").none(), given("gate_up_bias").none(), given("down_bias").none());
+    nb::class_<CheckedNetwork>(module, "Network")
+        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const std::tuple<long, long, long, long>&, float,
+                      const Input<1>&, long, long, std::variant<Input<2>, HalfTable>, float>(),
+             "pool"_a, "instructions"_a, "sizes"_a, "eps"_a, given("norm"), "layers"_a, "group"_a, given("embedding"),
+             "scale"_a)
+        .def("add", &CheckedNetwork::add, "layer"_a)
+        .def("run", &CheckedNetwork::run, given("tokens"), given("places"), given("cos"), given("sin"), given("segments"),
+             "causal"_a, "windows"_a, "taps"_a, given("features").none(), given("hidden").none(), "head"_a.none(),
+             "scored"_a, given("scores").none())
+        .def_prop_ro("nbytes", &CheckedNetwork::bytes);
+}
+
+}  // namespace paceline
