@@ -36,3 +36,8 @@ class Plan:
     plain_tokens_per_second: float = field(default=0.0, compare=False)
     resting: int = field(default=0, compare=False)
     least: float = field(default=0.0, compare=False)
+
+    @property
+    def drafts(self) -> bool:
+        """Whether anything is to be drafted."""
+        return self.block_size > 1

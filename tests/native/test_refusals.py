@@ -188,7 +188,7 @@ def test_rows_to_score_that_are_not_there(scored: list[int]) -> None:
 
 def test_a_head_of_another_size() -> None:
     with pytest.raises(ValueError, match="head"):
-        network().scores(batch(), head(HIDDEN + 1))
+        network().scores(batch(), head(HIDDEN + 1), [0])
 
 
 @pytest.mark.parametrize("embedding", [torch.zeros(VOCAB, HIDDEN + 1), torch.zeros(VOCAB, HIDDEN).half()])

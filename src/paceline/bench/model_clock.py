@@ -19,6 +19,10 @@ from paceline.models.transformer import Transformer
 
 __all__ = ["ModelClock", "timed"]
 
+_OF_TARGET = "forward", "read", "choose", "head"
+_OF_DRAFTER = "forward", "read", "choose", "rank"
+"""Methods that make a pass, the head aside."""
+
 
 @dataclass(slots=True)
 class ModelClock:
@@ -46,16 +50,17 @@ class ModelClock:
         """`work`, its seconds added to `part`; not when another call that counts has called it.
 
         Args:
-            drafts: it is a pass of the drafter.
+            drafts: it is a pass of the drafter, unless it gives None: then it was none.
         """
 
         def measured(*args: Any, **settings: Any) -> Any:
             if self._inside:
                 return work(*args, **settings)
-            self.draft_passes += drafts
             self._inside, started = True, time.perf_counter()
             try:
-                return work(*args, **settings)
+                found = work(*args, **settings)
+                self.draft_passes += drafts and found is not None
+                return found
             finally:
                 if device.type != "cpu":
                     torch.accelerator.synchronize(device)
@@ -69,12 +74,13 @@ class ModelClock:
 def timed(model: Transformer, drafter: Drafter | None) -> Iterator[ModelClock]:
     """Inside the block the clock counts every pass of both models."""
     clock, device = ModelClock(), model.embed.weight.device
-    passes: list[tuple[object, str, str]] = [(model, name, "verify_seconds") for name in ("forward", "head")]
+    passes: list[tuple[object, str, str]] = [(model, name, "verify_seconds") for name in _OF_TARGET]
     if drafter is not None:
-        passes += [(drafter, name, "draft_seconds") for name in ("forward", "context", "logits")]
+        passes += [(drafter, name, "draft_seconds") for name in (*_OF_DRAFTER, "logits")]
+        passes.append((drafter.context, "extend", "draft_seconds"))
     before = [(vars(owner), name, vars(owner).get(name)) for owner, name, _ in passes]
     for owner, name, part in passes:
-        drafts = owner is drafter and name == "forward"
+        drafts = owner is drafter and name in _OF_DRAFTER
         vars(owner)[name] = clock.around(getattr(owner, name), part, device, drafts)
     try:
         yield clock

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 
 from paceline.completion import Round
+from paceline.decode.commit import plain_record, read_plainly
 from paceline.decode.sequence import Sequence
 from paceline.decode.target import Target
-from paceline.decode.tree import EMPTY
 from paceline.request import Sampling
 
 __all__ = ["Autoregressive"]
@@ -43,9 +43,6 @@ class Autoregressive:
     def step(self, sequences: Many[Sequence]) -> list[Round]:
         """One round for every sequence."""
         started = time.perf_counter()
-        readings = self.target.read(sequences, [EMPTY] * len(sequences))
-        for sequence, reading in zip(sequences, readings, strict=True):
-            sequence.cache.advance(1)
-            sequence.commit(reading.tokens)
+        readings = read_plainly(self.target, sequences)
         seconds = (time.perf_counter() - started) / len(sequences)
-        return [Round((), tuple(reading.tokens), tuple(reading.tokens), 0, 0.0, seconds) for reading in readings]
+        return [plain_record(reading, seconds) for reading in readings]

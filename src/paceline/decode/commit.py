@@ -14,10 +14,10 @@ from paceline.completion import Round
 from paceline.decode.agree import agreed_path
 from paceline.decode.sequence import Sequence
 from paceline.decode.target import Reading, Target
-from paceline.decode.tree import Proposal
+from paceline.decode.tree import EMPTY, Proposal
 from paceline.plan import Plan
 
-__all__ = ["Kept", "commit_path", "read_and_commit", "record"]
+__all__ = ["Kept", "commit_path", "plain_record", "read_and_commit", "read_plainly", "record"]
 
 
 class Kept(NamedTuple):
@@ -43,6 +43,21 @@ def read_and_commit(
     readings = target.read(sequences, drafts)
     paths = [agreed_path(draft, reading.tokens) for draft, reading in zip(drafts, readings, strict=True)]
     return readings, paths, [commit_path(*each) for each in zip(sequences, readings, paths, strict=True)]
+
+
+def read_plainly(target: Target, sequences: Many[Sequence]) -> list[Reading]:
+    """Commit the target's next token to every sequence: `read_and_commit` where nothing is proposed, and shorter."""
+    readings = target.read(sequences, [EMPTY] * len(sequences))
+    for sequence, reading in zip(sequences, readings, strict=True):
+        sequence.cache.advance(1)
+        sequence.commit(reading.tokens)
+    return readings
+
+
+def plain_record(reading: Reading, seconds: float, plan: Plan | None = None) -> Round:
+    """What happened then; `seconds` is this sequence's share."""
+    tokens = tuple(reading.tokens)
+    return Round((), tokens, tokens, 0, 0.0, seconds, plan=plan)
 
 
 def commit_path(sequence: Sequence, reading: Reading, path: Many[int]) -> Kept:

@@ -68,10 +68,11 @@ class Costs:
 
     def drafting(self, plans: Sequence[Plan]) -> float:
         """Seconds of the drafter for the blocks of all sequences, which make their passes together."""
-        drawn = [plan for plan in plans if plan != PLAIN]
-        steps = max((plan.steps for plan in drawn), default=0)
+        drawn = [plan for plan in plans if plan.drafts]
+        if not drawn:
+            return 0.0
         rows = sum(plan.block_size for plan in drawn)
-        return steps * _looked_up(self._draftings, self.draft, rows) if drawn else 0.0
+        return max(plan.steps for plan in drawn) * _looked_up(self._draftings, self.draft, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class Controller:
         """
         drafted = proposal.parents[: len(proposal.scores)]
         if not drafted:
-            if plan != PLAIN:
+            if plan.drafts:
                 pace.in_vain(rest=not proposal.tokens)
             return
         path = [node for node in path if node < len(drafted)]
@@ -147,7 +148,9 @@ class Controller:
 
     def learn_copies(self, found: Proposal, said: Sequence[int]) -> None:
         """Take in how what was looked up fared against what the target said, whether it was read or not."""
-        length, node = max(found.depths, default=0), ROOT
+        if not found.tokens:
+            return
+        length, node = max(found.depths), ROOT
         for token in said:
             right = found.child(node, token)
             for each in [each for each, parent in enumerate(found.parents) if parent == node]:
@@ -160,12 +163,11 @@ class Controller:
         """Take in how long a round took."""
         costs, rows = self.costs(longest, False), sum(1 + len(proposal.tokens) for proposal in proposals)
         expected = costs.drafting(plans) + costs.reading(rows)
-        self.drift.learn(any(plan != PLAIN for plan in plans), seconds / expected)
+        self.drift.learn(any(plan.drafts for plan in plans), seconds / expected)
 
     def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
         if pace.resting > 1:
-            pace.resting -= 1
-            return Plan(1, 1, "rest", resting=pace.resting - 1)
+            return pace.pause()
         if not pace.drafted and not self.habit.known:
             return Plan(self.first, self.steps[0], "first")
         if pace.drafted and pace.drafted % _LOOK_AROUND == 0:
@@ -253,7 +255,11 @@ def _outlook(
 
 def _fastest(outlook: Sequence[tuple[float, float]], spent: float) -> tuple[float, float]:
     """Tokens and seconds of drafts as deep as it pays, where drafting takes so many of them."""
-    return max(((tokens, spent + reading) for tokens, reading in outlook), key=lambda each: each[0] / each[1])
+    best, longest = outlook[0][0], spent + outlook[0][1]
+    for tokens, reading in outlook:
+        if tokens * longest > best * (spent + reading):
+            best, longest = tokens, spent + reading
+    return best, longest
 
 
 def _conditional(proposal: Proposal, node: int) -> float:

@@ -61,12 +61,24 @@ class CostBook:
 
     Attributes:
         block_sizes: of the drafter's passes, rising.
+        _rows: how many rows of one sequence are read, as far as a round may read so many.
+        _longest: context before them.
     """
 
     drafting: Drafting
     block_sizes: tuple[int, ...]
     folder: Path = field(default_factory=cost_folder)
     _known: dict[int, Costs | None] = field(default_factory=dict)
+    _rows: list[int] = field(init=False)
+    _longest: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.drafting.settings
+        drafts = settings.max_nodes if settings.candidates > 1 else self.block_sizes[-1] - 1
+        most = 1 + drafts + settings.lookup
+        rows = [*(rows for rows in _ROWS if rows < most), most]
+        object.__setattr__(self, "_rows", rows)
+        object.__setattr__(self, "_longest", self.drafting.target.model.spec.context_tokens - most - 1)
 
     def costs(self, tokens: int, may_measure: bool) -> Costs:
         """Of rounds behind so many tokens, rounded up to a bucket.
@@ -74,21 +86,15 @@ class CostBook:
         Args:
             may_measure: no token is due, so there is time. Otherwise that is done only where nothing is known at all.
         """
-        limit = self.drafting.target.model.spec.context_tokens - self._rows[-1] - 1
-        context = max(1, min(_bucket(_CONTEXTS, tokens), limit))
+        context = max(1, min(_bucket(_CONTEXTS, tokens), self._longest))
+        known = self._known.get(context)
+        if known is not None:
+            return known
         if context not in self._known:
             self._known[context] = self._read(context)
         if self._known[context] is None and (may_measure or not any(self._known.values())):
             self._known[context] = self._measure(context)
         return self._known[context] or self._nearest(context)
-
-    @property
-    def _rows(self) -> list[int]:
-        """How many rows of one sequence are read, as far as a round may read so many."""
-        settings = self.drafting.settings
-        drafts = settings.max_nodes if settings.candidates > 1 else self.block_sizes[-1] - 1
-        most = 1 + drafts + settings.lookup
-        return [*(rows for rows in _ROWS if rows < most), most]
 
     def _nearest(self, context: int) -> Costs:
         """Those of the known context that differs by the smallest factor."""

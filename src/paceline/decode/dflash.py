@@ -21,14 +21,14 @@ from torch import Tensor
 
 from paceline.completion import Round
 from paceline.decode.agree import surviving
-from paceline.decode.commit import read_and_commit, record
+from paceline.decode.commit import plain_record, read_and_commit, read_plainly, record
 from paceline.decode.controller import Controller
 from paceline.decode.draft_context import new_context, remember
 from paceline.decode.drafting import Drafting
 from paceline.decode.rescoring import Joint
 from paceline.decode.retrieval import Budget, Retrieval
 from paceline.decode.sequence import Sequence
-from paceline.decode.speculation import PLAIN, Plan, Speculation
+from paceline.decode.speculation import Plan, Speculation
 from paceline.decode.suffix_index import SuffixIndex
 from paceline.decode.target import Reading, Target
 from paceline.decode.tree import EMPTY, Proposal, merged
@@ -36,6 +36,9 @@ from paceline.models.drafter import Drafter
 from paceline.request import Sampling
 
 __all__ = ["DFlash"]
+
+_LISTEN = 4
+"""Of rounds at rest, every so many is timed: enough to know plain rounds, and the others are that much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,8 @@ class DFlash:
     def step(self, sequences: Many[Sequence]) -> list[Round]:
         """One round for every sequence."""
         started = time.perf_counter()
+        if self._all_rest(sequences):
+            return self._rest(sequences, started)
         found = self._look_up(sequences)
         plans = self._plan(sequences, found)
         grown = self._joined(self._propose(sequences, plans), found)
@@ -107,6 +112,24 @@ class DFlash:
             self.controller.time(plans, drafts, _longest(sequences), time.perf_counter() - started)
         return rounds
 
+    def _all_rest(self, sequences: Many[Sequence]) -> bool:
+        """Whether it is known beforehand that nothing will be proposed."""
+        if self.settings.block_size != "auto" or self.settings.lookup:
+            return False
+        return all(sequence.pace.resting > 1 for sequence in sequences)
+
+    def _rest(self, sequences: Many[Sequence], started: float) -> list[Round]:
+        """A round of plain decoding, which takes hardly longer than one of `Autoregressive`."""
+        plans = [sequence.pace.pause() for sequence in sequences]
+        readings = read_plainly(self.target, sequences)
+        for sequence, reading in zip(sequences, readings, strict=True):
+            self._put_aside(sequence, reading.features)
+        seconds = time.perf_counter() - started
+        if self.controller is not None and plans[0].resting % _LISTEN == 0:
+            self.controller.time(plans, [EMPTY] * len(plans), _longest(sequences), seconds)
+        each = zip(readings, plans, strict=True)
+        return [plain_record(reading, seconds / len(sequences), plan) for reading, plan in each]
+
     def _plan(self, sequences: Many[Sequence], found: list[Proposal]) -> list[Plan]:
         if self.settings.block_size != "auto":
             return [Plan(self.settings.block_size, self.settings.diffusion_steps)] * len(sequences)
@@ -114,7 +137,7 @@ class DFlash:
         return self.controller.plans([sequence.pace for sequence in sequences], _longest(sequences), found)
 
     def _propose(self, sequences: Many[Sequence], plans: Many[Plan]) -> list[Proposal]:
-        drafting = [sequence for sequence, plan in zip(sequences, plans, strict=True) if plan != PLAIN]
+        drafting = [sequence for sequence, plan in zip(sequences, plans, strict=True) if plan.drafts]
         if not drafting:
             return [EMPTY] * len(sequences)
         remember(self.drafter, drafting)
@@ -130,8 +153,10 @@ class DFlash:
     def _look_up(self, sequences: Many[Sequence]) -> list[Proposal]:
         """What followed earlier in the text of each; nothing where that is not asked for."""
         more = self.settings.lookup
+        if not more:
+            return [EMPTY] * len(sequences)
         budget = Budget(self.settings.candidates, more, more)
-        return [sequence.look_up(budget) if more else EMPTY for sequence in sequences]
+        return [sequence.look_up(budget) for sequence in sequences]
 
     def _joined(self, drafts: list[Proposal], found: list[Proposal]) -> list[Proposal]:
         """The drafts, and what followed earlier."""

@@ -16,18 +16,15 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
 
-from paceline.decode.candidates import Candidates, Evidence, behind_each_other, grown, independent, joined
-from paceline.decode.draft_context import context_of
-from paceline.decode.processors import process, widen
+from paceline.decode.candidates import Candidates, behind_each_other, grown, independent, joined
 from paceline.decode.rescoring import Joint, rescored
-from paceline.decode.sampling import is_greedy, ranked
-from paceline.decode.sequence import Sequence, flat
+from paceline.decode.sampling import is_greedy
+from paceline.decode.sequence import Sequence
+from paceline.decode.slots import Slots
 from paceline.decode.speculation import Plan, Speculation, spread
 from paceline.decode.target import Target
 from paceline.decode.tree import EMPTY, Expand, Proposal, best_first, chain, prune, strongest
-from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.selector import CandidateSelector
 
@@ -140,11 +137,8 @@ class Drafting:
     def _chains(self, asked: Many[_Asked]) -> list[Proposal]:
         """The drafter's own choice in each slot, in one pass: what the general way comes to, without the ranking."""
         mask = self.drafter.spec.mask_token_id
-        rows = [[each.sequence.tokens[-1], *[mask] * each.slots] for each in asked]
-        found = self._logits([each.sequence for each in asked], rows)
-        return [
-            chain(each.sequence.choose(logits, EMPTY, None)) for each, (_, logits) in zip(asked, found, strict=True)
-        ]
+        blocks = [[each.sequence.tokens[-1], *[mask] * each.slots] for each in asked]
+        return list(map(chain, self._slots.chosen([each.sequence for each in asked], blocks)))
 
     def _trees(self, asked: Many[_Asked]) -> list[Proposal]:
         """What the settings ask for."""
@@ -157,20 +151,11 @@ class Drafting:
         threshold = self.settings.pruning_threshold
         return [prune(proposal, threshold) for proposal in proposals] if threshold else proposals
 
-    def _logits(self, sequences: Many[Sequence], rows: Many[Many[int]]) -> list[tuple[Tensor | None, Tensor]]:
-        """States and logits of every slot of blocks that begin at the anchors: [slots, hidden], [slots, vocab]."""
-        counts = [len(row) for row in rows]
-        firsts = [len(sequence.tokens) - 1 for sequence in sequences]
-        places = [range(first, first + count) for first, count in zip(firsts, counts, strict=True)]
-        tokens, positions = flat(rows, places, self.target.device)
-        segments = [Segment(count, context_of(own)) for own, count in zip(sequences, counts, strict=True)]
-        hidden, logits = self.drafter.read(tokens, positions, self.drafter.attention(segments), counts)
-        banned = self.target.banned(self.drafter.spec.mask_token_id)
-        assert banned is not None
-        logits.index_fill_(-1, banned, -torch.inf)  # in place: a copy takes as long as the choice
-        slots = [count - 1 for count in counts]
-        states = [None] * len(slots) if hidden is None else torch.split(hidden, slots)
-        return list(zip(states, torch.split(logits, slots), strict=True))
+    @property
+    def _slots(self) -> Slots:
+        wanted, selector = min(self.settings.candidates, self.settings.max_nodes), self._selector
+        width = wanted if selector is None else max(wanted, selector.top_k)
+        return Slots(self.target, self.drafter, width, self.noisy, selector)
 
     def _opened(self, asked: _Asked) -> _Block:
         """A block of masks, but for what the last round left."""
@@ -180,9 +165,9 @@ class Drafting:
 
     def _denoise(self, blocks: Many[_Block], step: int) -> None:
         """One pass over the blocks that have masks, and fix what is surest; in the last pass, all."""
-        read = self._logits([block.asked.sequence for block in blocks], [block.row for block in blocks])
-        for block, (hidden, logits) in zip(blocks, read, strict=True):
-            ranks = self._ranked(block, hidden, logits, step)
+        spreads = [spread(self.settings, step, block.asked.steps, block.perplexity) for block in blocks]
+        own = [block.asked.sequence for block in blocks], [block.row for block in blocks]
+        for block, ranks in zip(blocks, self._slots.ranked(*own, spreads), strict=True):
             best = ranks.log_probs[:, 0].tolist()
             surest = sorted(block.open, key=lambda slot: -best[slot])
             count = math.ceil(len(surest) / (block.asked.steps - step + 1))
@@ -194,29 +179,6 @@ class Drafting:
                 block.fix(surest[:count], ranks)
             block.surprise += [-best[slot] for slot in surest[:count]]
             block.open = sorted(surest[count:])
-
-    def _ranked(self, block: _Block, hidden: Tensor | None, logits: Tensor, step: int) -> Candidates:
-        """The likeliest tokens of every slot."""
-        sequence = block.asked.sequence
-        scores = widen(process(logits, sequence.sampling, sequence.counts))
-        first = len(sequence.tokens)
-        noise = sequence.noise if self.noisy else None
-        wide = spread(self.settings, step, block.asked.steps, block.perplexity)
-        places = range(first, first + len(logits))
-        ids, values = ranked(scores, sequence.sampling, noise, places, self._width, wide)
-        if self._selector is None:
-            return Candidates(ids, values)
-        assert hidden is not None, "a drafter with a selector gives states"
-        drawn = torch.zeros_like(values)
-        if noise is not None and not is_greedy(sequence.sampling):
-            drawn = noise.at(places, ids).to(values.dtype)
-        return Candidates(ids, values, Evidence(scores.gather(-1, ids), drawn, hidden))
-
-    @property
-    def _width(self) -> int:
-        """Candidates of a slot."""
-        wanted = min(self.settings.candidates, self.settings.max_nodes)
-        return wanted if self._selector is None else max(wanted, self._selector.top_k)
 
     def _nodes(self, slots: int) -> int:
         return self.settings.max_nodes if self.settings.candidates > 1 else slots

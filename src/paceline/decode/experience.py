@@ -9,6 +9,8 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from paceline.plan import Plan
+
 __all__ = ["SHORTEST_REST", "Acceptance", "Calibration", "Copies", "Drift", "Habit", "Pace", "longer"]
 
 _PRIOR = 0.7
@@ -116,6 +118,11 @@ class Pace:
     resting: int = 0
     rest: int = SHORTEST_REST
     width: float = 1.0
+
+    def pause(self) -> Plan:
+        """The next plain round of a rest."""
+        self.resting -= 1
+        return Plan(1, 1, "rest", resting=self.resting - 1)
 
     def in_vain(self, rest: bool = True) -> None:
         """A round drafted, and nothing of that was worth reading: rest, longer each time.

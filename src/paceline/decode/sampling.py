@@ -25,7 +25,17 @@ from paceline.request import Sampling
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
 
-__all__ = ["GREEDY_BELOW", "choose", "is_greedy", "probabilities", "ranked", "survivors"]
+__all__ = [
+    "GREEDY_BELOW",
+    "choose",
+    "heats",
+    "is_greedy",
+    "keys_of",
+    "probabilities",
+    "ranked",
+    "sound",
+    "survivors",
+]
 
 GREEDY_BELOW = 1e-5
 """A temperature at or under this is argmax."""
@@ -56,8 +66,7 @@ def choose(
         return _greatest(scores)
     if not sampling.filtered and native.applies_to(scores):
         tokens = native.drawn(scores, sampling.temperature, noise.keys(positions))
-        if min(tokens.tolist(), default=0) < 0:
-            raise _unsound()
+        sound(tokens.tolist())
         return tokens
     if not sampling.filtered:
         return _greatest((sampling.temperature * noise.at(positions).to(scores.dtype)).add_(scores))
@@ -118,13 +127,34 @@ def _ranked_at_once(
     spread: float,
 ) -> tuple[Int[Tensor, "rows width"], Float[Tensor, "rows width"]]:
     """`ranked` without filters, in one native call, with noise that is right to a thousandth."""
-    greedy = is_greedy(sampling)
-    scale, heat = (1.0, 0.0) if greedy else (1.0 / sampling.temperature, 0.0 if noise is None else 1.0)
-    keys = [0] * len(scores) if noise is None else noise.keys(positions)
-    found = native.ranked(scores, scale / spread, heat / spread, keys, min(width, scores.shape[-1]))
+    scale, heat = heats(sampling, noise, spread)
+    found = native.ranked(scores, scale, heat, keys_of(noise, positions), min(width, scores.shape[-1]))
     if found is None:
         raise _unsound()
     return found
+
+
+def heats(sampling: Sampling, noise: NoiseCache | None, spread: float) -> tuple[float, float]:
+    """What scores, and what noise is multiplied with, for a ranking."""
+    if is_greedy(sampling):
+        return 1.0 / spread, 0.0
+    return 1.0 / sampling.temperature / spread, 0.0 if noise is None else 1.0 / spread
+
+
+def keys_of(noise: NoiseCache | None, positions: Sequence[int]) -> list[int]:
+    """What the noise of each position is made from, for a native call; 0 where there is none."""
+    return [0] * len(positions) if noise is None else noise.keys(positions)
+
+
+def sound(tokens: list[int]) -> list[int]:
+    """Drawn tokens; natively they are -1 where the scores have no greatest.
+
+    Raises:
+        PacelineError: one of them is.
+    """
+    if min(tokens, default=0) < 0:
+        raise _unsound()
+    return tokens
 
 
 def survivors(scores: Float[Tensor, "rows vocab"], sampling: Sampling) -> Bool[Tensor, "rows vocab"]:

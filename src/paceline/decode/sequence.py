@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
+from paceline.decode.draws import drawing
 from paceline.decode.experience import Pace
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, process
@@ -22,7 +25,10 @@ from paceline.decode.sampling import choose
 from paceline.decode.tree import Proposal
 from paceline.request import Sampling
 
-__all__ = ["Sequence"]
+if TYPE_CHECKING:
+    from paceline.native import Draws
+
+__all__ = ["Sequence", "flat", "parted"]
 
 
 @dataclass(slots=True)
@@ -79,12 +85,24 @@ class Sequence:
             banned: ids never drawn.
         """
         scores = process(logits, self.sampling, self.counts, drafts, banned)
-        first = len(self.tokens)
-        places: Tokens[int] = range(first, first + len(logits))
-        if not drafts.is_chain:
-            places = [first, *(first + depth for depth in drafts.depths)]
-        chosen: list[int] = choose(scores, self.sampling, self.noise, places).tolist()
+        chosen: list[int] = choose(scores, self.sampling, self.noise, self.places(len(logits), drafts)).tolist()
         return chosen
+
+    def draws(self, rows: int, drafts: Proposal) -> Draws | None:
+        """How `choose` draws so many rows; None where it changes or filters their scores before."""
+        return None if self.changes_scores else drawing(self.sampling, self.noise, self.places(rows, drafts))
+
+    @property
+    def changes_scores(self) -> bool:
+        """Whether penalties or biases do, before tokens are drawn."""
+        return self.sampling.penalised or bool(self.sampling.logit_bias)
+
+    def places(self, rows: int, drafts: Proposal) -> Tokens[int]:
+        """The positions that so many rows draw for; `drafts` as in `choose`."""
+        first = len(self.tokens)
+        if drafts.is_chain:
+            return range(first, first + rows)
+        return [first, *(first + depth for depth in drafts.depths)]
 
     def look_up(self, budget: Budget) -> Proposal:
         """What followed where the text stood before as it stands now, no deeper than tokens may still be committed."""
@@ -107,4 +125,16 @@ def flat(rows: Tokens[Tokens[int]], places: Tokens[Tokens[int]], device: torch.d
     tokens = [token for row in rows for token in row]
     positions = [place for own in places for place in own]
     both = torch.from_numpy(np.array((tokens, positions), np.int64))  # torch takes lists five times as slowly
-    return tuple(both.to(device).unbind())
+    ids, at = both.to(device).unbind()
+    return ids, at
+
+
+Some = TypeVar("Some", list[int], Tensor)
+
+
+def parted(whole: Some, counts: Tokens[int]) -> list[Some]:
+    """What belongs to each sequence, of rows that lie end to end."""
+    if len(counts) == 1:
+        return [whole]
+    ends = accumulate(counts)
+    return [whole[end - count : end] for end, count in zip(ends, counts, strict=True)]

@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Many
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
+from paceline.decode.draws import together
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, check_bias
-from paceline.decode.sequence import Sequence, flat
+from paceline.decode.sampling import sound
+from paceline.decode.sequence import Sequence, flat, parted
 from paceline.decode.tree import EMPTY, ROOT, Proposal
 from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
 from paceline.models.attention import Attend, Segment, cached_attention
@@ -68,8 +71,11 @@ class Target:
 
     def banned(self, *more: int) -> Tensor | None:
         """Ids never to be drawn: the padding of the vocabulary, and `more`."""
-        ids = [*range(self.usable_tokens, self.model.spec.vocab_size), *more]
-        return torch.tensor(ids, device=self.device) if ids else None
+        return _banned(self.banned_ids(*more), self.device)
+
+    def banned_ids(self, *more: int) -> tuple[int, ...]:
+        """The same as plain numbers."""
+        return (*range(self.usable_tokens, self.model.spec.vocab_size), *more)
 
     def check(self, prompt: Many[int], sampling: Sampling, suffix: Many[int] = ()) -> None:
         """Refuse what cannot be decoded: see `check_prompt`, and a hole before a suffix (BadRequest)."""
@@ -116,15 +122,20 @@ class Target:
         The rows lie behind the caches but are not part of them: whoever asked keeps the path that it wants.
         """
         rows = [[sequence.tokens[-1], *draft.tokens] for sequence, draft in zip(sequences, drafts, strict=True)]
-        scored, tapped = self.model.read(*self._placed(rows, [own.cache for own in sequences], drafts), self.taps)
         counts = [len(row) for row in rows]
-        logits = torch.split(scored, counts)
-        features: Many[Tensor | None] = [None] * len(rows) if tapped is None else torch.split(tapped, counts)
-        banned = self.banned()
-        return [
-            Reading(sequence.choose(scores, draft, banned), own)
-            for sequence, draft, scores, own in zip(sequences, drafts, logits, features, strict=True)
-        ]
+        placed = self._placed(rows, [sequence.cache for sequence in sequences], drafts)
+        own = [sequence.draws(count, draft) for sequence, count, draft in zip(sequences, counts, drafts, strict=True)]
+        draws = together(own, self.banned_ids())
+        found = None if draws is None else self.model.choose(*placed, draws, self.taps)
+        if found is None:
+            scored, tapped = self.model.read(*placed, self.taps)
+            each = zip(sequences, torch.split(scored, counts), drafts, strict=True)
+            chosen = [sequence.choose(logits, draft, self.banned()) for sequence, logits, draft in each]
+        else:
+            tokens, tapped = found
+            chosen = parted(sound(tokens), counts)
+        features: Many[Tensor | None] = [None] * len(rows) if tapped is None else parted(tapped, counts)
+        return list(map(Reading, chosen, features))
 
     def forward(
         self, rows: Many[Many[int]], caches: Many[SequenceCache], drafts: Many[Proposal] | None = None
@@ -157,6 +168,11 @@ class Target:
         output = self.forward([rows], [sequence.cache])
         sequence.cache.advance(len(rows))
         return output.hidden, output.features
+
+
+@cache
+def _banned(ids: tuple[int, ...], device: torch.device) -> Tensor | None:
+    return torch.tensor(ids, device=device) if ids else None
 
 
 def check_prompt(prompt: Many[int], sampling: Sampling, usable_tokens: int, context_tokens: int) -> None:

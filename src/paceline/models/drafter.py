@@ -9,8 +9,9 @@ proposals are chosen or judged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,11 +21,14 @@ from paceline.models.context import Context
 from paceline.models.convolution import Coupling, left_neighbours
 from paceline.models.drafter_spec import DrafterSpec
 from paceline.models.linear import Linear
-from paceline.models.native_layers import Ends, NativeLayers, pack
+from paceline.models.native_layers import Asked, Ends, NativeLayers, pack
 from paceline.models.norm import RmsNorm
 from paceline.models.rotary import Rotary, Rotation
 from paceline.models.selector import CandidateSelector
 from paceline.models.transformer import Layer, Transformer, initialize
+
+if TYPE_CHECKING:
+    from paceline.native import Draws
 
 __all__ = ["Drafter"]
 
@@ -77,7 +81,7 @@ class Drafter(nn.Module):
             attend: lets each row see its context rows and its own block.
             block_rows: rows of each block, in the order of the batch: what version 2 has to know, and 1 does not.
         """
-        found = None if self._native is None else self._native.states(tokens, positions, attend, ())
+        found = None if self._native is None else self._native.states(Asked(tokens, positions, attend))
         if found is not None:
             return found[0]
         x = self.embed(tokens)
@@ -111,16 +115,41 @@ class Drafter(nn.Module):
         As `forward` and `logits`, in one call where passes are native; there are no hidden states then, which nothing
         but a selector asks for.
         """
-        slots = [row for row, first in enumerate(_firsts(block_rows)) if not first]
-        found = None if self._native is None else self._native.scores(tokens, positions, attend, rows=slots)
+        slots = _slots(block_rows)
+        asked = Asked(tokens, positions, attend, rows=slots)
+        found = None if self._native is None else self._native.scores(asked)
         if found is not None:
             return None, self._scaled(found[0])
         hidden: Tensor = self(tokens, positions, attend, block_rows)[slots]
         return hidden, self.logits(hidden)
 
+    def choose(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, block_rows: Sequence[int], draws: Draws
+    ) -> list[int] | None:
+        """The token drawn in every slot, -1 where scores are unsound; None where that takes more than a native call.
+
+        As `read`, and then `native.drawn` of the logits.
+        """
+        if self._native is None or not self._unscaled:
+            return None
+        found = self._native.chosen(Asked(tokens, positions, attend, rows=_slots(block_rows)), draws)
+        return None if found is None else found[0]
+
+    def rank(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, block_rows: Sequence[int], draws: Draws, width: int
+    ) -> tuple[Tensor, Tensor] | None:
+        """The same with `native.ranked`: ids, -1 where scores are unsound, and log probabilities, [slots, width]."""
+        if self._native is None or not self._unscaled:
+            return None
+        return self._native.ranked(Asked(tokens, positions, attend, rows=_slots(block_rows)), draws, width)
+
     def logits(self, hidden: Tensor) -> Tensor:
         """The target's head on [rows, hidden], then the multiplier and the soft cap c tanh(x / c)."""
         return self._scaled(self.head(hidden))
+
+    @property
+    def _unscaled(self) -> bool:
+        return self.spec.output_multiplier == 1.0 and self.spec.final_logit_softcapping is None
 
     def _scaled(self, logits: Tensor) -> Tensor:
         if self.spec.output_multiplier != 1.0:
@@ -148,7 +177,7 @@ def _couplings(spec: DrafterSpec) -> nn.ModuleList | None:
     return nn.ModuleList(Coupling(spec.block.hidden_size, spec.v2) for _ in range(spec.block.num_layers))
 
 
-def _firsts(block_rows: Sequence[int]) -> Iterator[bool]:
-    """Of each row of a batch, whether a block begins there."""
-    for rows in block_rows:
-        yield from (row == 0 for row in range(rows))
+def _slots(block_rows: Sequence[int]) -> list[int]:
+    """The rows of a batch but the first of each block."""
+    ends = accumulate(block_rows)
+    return [row for end, rows in zip(ends, block_rows, strict=True) for row in range(end - rows + 1, end)]

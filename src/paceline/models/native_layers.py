@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from paceline.models.spec import Spec
     from paceline.models.transformer import Layer
 
-__all__ = ["Ends", "NativeLayers", "pack"]
+__all__ = ["Asked", "Ends", "NativeLayers", "pack"]
 
 
 class Ends(NamedTuple):
@@ -41,8 +41,22 @@ class Ends(NamedTuple):
     scale: float = 1.0
 
 
+class Asked(NamedTuple):
+    """What a pass is asked: `Transformer.forward` has the words.
+
+    Attributes:
+        rows: of which the head is asked, rising; None: of all.
+    """
+
+    tokens: Tensor
+    positions: Tensor
+    attend: Attend
+    taps: Sequence[int] = ()
+    rows: Sequence[int] | None = None
+
+
 class NativeLayers:
-    """The packed layers of a model, and the question whether they are what computes a pass."""
+    """The packed layers of a model, and the question whether they are what computes a pass: None where they are not."""
 
     def __init__(self, network: native.Network, ends: Ends) -> None:
         self._network = network
@@ -54,26 +68,30 @@ class NativeLayers:
         """What one pass reads of the layers' weights."""
         return self._network.nbytes
 
-    def states(
-        self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int]
-    ) -> tuple[Tensor, Tensor | None] | None:
-        """Hidden states and features of all rows; None where torch has to compute them."""
-        batch = self._batch(tokens, positions, attend, taps)
+    def states(self, asked: Asked) -> tuple[Tensor, Tensor | None] | None:
+        """Hidden states and features of all rows."""
+        batch = self._batch(asked)
         return None if batch is None else self._network.states(batch)
 
-    def scores(
-        self,
-        tokens: Tensor,
-        positions: Tensor,
-        attend: Attend,
-        taps: Sequence[int] = (),
-        rows: Sequence[int] | None = None,
-    ) -> tuple[Tensor, Tensor | None] | None:
-        """What the head makes of some rows, rising, or of all, and features of all; None where torch has to."""
-        head, batch = self._head.native_product, self._batch(tokens, positions, attend, taps)
-        return None if batch is None or head is None else self._network.scores(batch, head, rows)
+    def scores(self, asked: Asked) -> tuple[Tensor, Tensor | None] | None:
+        """What the head makes of the rows, and features of all."""
+        head, batch = self._head.native_product, self._batch(asked)
+        return None if batch is None or head is None else self._network.scores(batch, head, _scored(asked))
 
-    def _batch(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int]) -> native.Batch | None:
+    def chosen(self, asked: Asked, draws: native.Draws) -> tuple[list[int], Tensor | None] | None:
+        """What is drawn from these scores, and features of all rows."""
+        head, batch = self._head.native_product, self._batch(asked)
+        return None if batch is None or head is None else self._network.chosen(batch, head, _scored(asked), draws)
+
+    def ranked(self, asked: Asked, draws: native.Draws, width: int) -> tuple[Tensor, Tensor] | None:
+        """What would be drawn from these scores first, second, … and how likely."""
+        head, batch = self._head.native_product, self._batch(asked)
+        if batch is None or head is None:
+            return None
+        return self._network.ranked(batch, head, _scored(asked), draws, min(width, head.outputs))
+
+    def _batch(self, asked: Asked) -> native.Batch | None:
+        tokens, positions, attend, taps, _ = asked
         if not isinstance(attend, CachedAttention):
             return None
         rows = [
@@ -101,6 +119,10 @@ def pack(layers: Sequence[Layer], ends: Ends, spec: Spec) -> NativeLayers | None
     )
     group = layers[0].qkv.int8_group
     return NativeLayers(native.Network(sizes, _handed_over(layers), norm, embedding, ends.scale, group), ends)
+
+
+def _scored(asked: Asked) -> Sequence[int]:
+    return range(asked.tokens.shape[0]) if asked.rows is None else asked.rows
 
 
 def _handed_over(layers: Sequence[Layer]) -> Iterator[native.LayerWeights]:

@@ -7,7 +7,7 @@ Pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiG
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
@@ -16,10 +16,13 @@ from torch.utils.checkpoint import checkpoint
 
 from paceline.models.attention import Attend
 from paceline.models.linear import Linear
-from paceline.models.native_layers import Ends, NativeLayers, pack
+from paceline.models.native_layers import Asked, Ends, NativeLayers, pack
 from paceline.models.norm import HeadNorm, RmsNorm
 from paceline.models.rotary import Rotary, Rotation, rotate
 from paceline.models.spec import Spec
+
+if TYPE_CHECKING:
+    from paceline.native import Draws
 
 __all__ = ["Layer", "Output", "Scored", "Transformer", "initialize", "prepare"]
 
@@ -124,7 +127,7 @@ class Transformer(nn.Module):
             attend: what the rows see.
             taps: layers whose output becomes features; the last layer's is taken after the final norm.
         """
-        found = None if self._native is None else self._native.states(tokens, positions, attend, taps)
+        found = None if self._native is None else self._native.states(Asked(tokens, positions, attend, taps))
         if found is not None:
             return Output(*found)
         x = self.embed(tokens).to(self.dtype)
@@ -141,11 +144,20 @@ class Transformer(nn.Module):
 
     def read(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int] = ()) -> Scored:
         """`forward`, and the head on all rows: in one call where passes are native."""
-        found = None if self._native is None else self._native.scores(tokens, positions, attend, taps)
+        found = None if self._native is None else self._native.scores(Asked(tokens, positions, attend, taps))
         if found is not None:
             return Scored(*found)
         output: Output = self(tokens, positions, attend, taps)
         return Scored(self.head(output.hidden), output.features)
+
+    def choose(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, draws: Draws, taps: Sequence[int] = ()
+    ) -> tuple[list[int], Tensor | None] | None:
+        """The token drawn after every row, -1 where scores are unsound, and features; None where passes are not native.
+
+        As `read`, and then `native.drawn` of the logits, in one call.
+        """
+        return None if self._native is None else self._native.chosen(Asked(tokens, positions, attend, taps), draws)
 
     @property
     def packed_bytes(self) -> int:

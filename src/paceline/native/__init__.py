@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from paceline.native.choice import VARIABLE, build, in_use, instruction_sets, instructions, why_not
     from paceline.native.context import Context, ContextWeights
-    from paceline.native.drawing import drawn, ranked
+    from paceline.native.drawing import Draws, drawn, ranked
     from paceline.native.extension import applies, applies_to, trim
     from paceline.native.growth import grown
     from paceline.native.network import Batch, LayerWeights, Network, Rows, Sizes, turn_of
@@ -24,6 +24,7 @@ __all__ = [
     "Batch",
     "Context",
     "ContextWeights",
+    "Draws",
     "LayerWeights",
     "Network",
     "Product",
@@ -46,7 +47,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(("VARIABLE", "build", "in_use", "instruction_sets", "instructions", "why_not"), "choice"),
     **dict.fromkeys(("Context", "ContextWeights"), "context"),
-    **dict.fromkeys(("drawn", "ranked"), "drawing"),
+    **dict.fromkeys(("Draws", "drawn", "ranked"), "drawing"),
     **dict.fromkeys(("Batch", "LayerWeights", "Network", "Rows", "Sizes", "turn_of"), "network"),
     **dict.fromkeys(("applies", "applies_to", "trim"), "extension"),
     "grown": "growth",

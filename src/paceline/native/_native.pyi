@@ -54,6 +54,19 @@ class Layer:
         down_bias: Tensor | None,
     ) -> None: ...
 
+_Batch = tuple[
+    NDArray[Any],
+    NDArray[Any],
+    NDArray[Any],
+    NDArray[Any],
+    Sequence[tuple[NDArray[Any], int, int, Sequence[int] | None]],
+    Sequence[bool],
+    Sequence[int | None],
+    Sequence[int],
+    NDArray[Any] | None,
+]
+_Draws = tuple[Sequence[float], Sequence[float], Sequence[int], Sequence[int]]
+
 class Network:
     def __init__(
         self,
@@ -68,21 +81,17 @@ class Network:
         scale: float,
     ) -> None: ...
     def add(self, layer: Layer) -> None: ...
-    def run(
+    def states(self, batch: _Batch, hidden: NDArray[Any]) -> None: ...
+    def score(self, batch: _Batch, head: Linear, rows: Sequence[int], scores: NDArray[Any]) -> None: ...
+    def choose(self, batch: _Batch, head: Linear, rows: Sequence[int], draws: _Draws) -> list[int]: ...
+    def rank(
         self,
-        tokens: NDArray[Any],
-        places: NDArray[Any],
-        cos: NDArray[Any],
-        sin: NDArray[Any],
-        segments: Sequence[tuple[NDArray[Any], int, int, Sequence[int] | None]],
-        causal: Sequence[bool],
-        windows: Sequence[int | None],
-        taps: Sequence[int],
-        features: NDArray[Any] | None,
-        hidden: NDArray[Any] | None,
-        head: Linear | None,
-        scored: Sequence[int],
-        scores: NDArray[Any] | None,
+        batch: _Batch,
+        head: Linear,
+        rows: Sequence[int],
+        draws: _Draws,
+        ids: NDArray[Any],
+        log_probs: NDArray[Any],
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,22 @@ from paceline.native.extension import array, pool
 if TYPE_CHECKING:
     from paceline.native._native import Drawing, Pool
 
-__all__ = ["drawn", "ranked"]
+__all__ = ["Draws", "drawn", "ranked"]
+
+
+class Draws(NamedTuple):
+    """How rows are drawn: the greatest of scale * score + noise * gumbel.
+
+    Attributes:
+        scales, noises: of each row; noise is at least 0.
+        keys: of each row, 64 bits.
+        banned: ids that are never drawn.
+    """
+
+    scales: Sequence[float]
+    noises: Sequence[float]
+    keys: Sequence[int]
+    banned: Sequence[int] = ()
 
 
 def drawn(scores: Tensor, noise: float, keys: Sequence[int]) -> Tensor:

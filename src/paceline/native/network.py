@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from paceline.native.choice import extension, instructions
+from paceline.native.drawing import Draws
 from paceline.native.extension import array, plain, pool
 from paceline.native.product import Product
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from paceline.native._native import Linear
 
     Turn = tuple[NDArray[Any], NDArray[Any]]
 
@@ -153,38 +152,47 @@ class Network:
         Raises:
             TypeError, ValueError: something has another type or shape, or an id or a place is not there.
         """
+        given, features = self._given(batch)
         hidden = torch.empty(len(batch.tokens), self._hidden)
-        return hidden, self._run(batch, hidden.numpy(), None, (), None)
+        self._native.states(given, hidden.numpy())
+        return hidden, features
 
-    def scores(self, batch: Batch, head: Product, rows: Sequence[int] | None = None) -> tuple[Tensor, Tensor | None]:
-        """What `head` makes of the hidden states, [rows, outputs], and the taps of all rows.
-
-        Args:
-            rows: which are scored, rising; None is all.
+    def scores(self, batch: Batch, head: Product, rows: Sequence[int]) -> tuple[Tensor, Tensor | None]:
+        """What `head` makes of the hidden states of some rows, rising, [rows, outputs]; and the taps of all rows.
 
         Raises:
             TypeError, ValueError: as `states`.
         """
-        rows = range(len(batch.tokens)) if rows is None else rows
+        given, features = self._given(batch)
         scores = torch.empty(len(rows), head.outputs)
-        return scores, self._run(batch, None, head.packed, rows, scores.numpy())
+        self._native.score(given, head.packed, rows, scores.numpy())
+        return scores, features
 
-    def _run(
-        self,
-        batch: Batch,
-        hidden: NDArray[Any] | None,
-        head: Linear | None,
-        scored: Sequence[int],
-        scores: NDArray[Any] | None,
-    ) -> Tensor | None:
+    def chosen(self, batch: Batch, head: Product, rows: Sequence[int], draws: Draws) -> tuple[list[int], Tensor | None]:
+        """As `scores`, but of each row only the choice of `drawing.drawn`."""
+        given, features = self._given(batch)
+        ids: list[int] = self._native.choose(given, head.packed, rows, draws)
+        return ids, features
+
+    def ranked(
+        self, batch: Batch, head: Product, rows: Sequence[int], draws: Draws, width: int
+    ) -> tuple[Tensor, Tensor]:
+        """As `scores`, but of each row only what `drawing.ranked` makes of them: ids and log probabilities.
+
+        The ids of a row whose greatest is no number, or infinite, are -1.
+        """
+        given, _ = self._given(batch)
+        ids = torch.empty(len(rows), width, dtype=torch.int64)
+        log_probs = torch.empty(len(rows), width)
+        self._native.rank(given, head.packed, rows, draws, ids.numpy(), log_probs.numpy())
+        return ids, log_probs
+
+    def _given(self, batch: Batch) -> tuple[Any, Tensor | None]:
         tokens, places, turn, rows, causal, windows, taps = batch
         features = torch.empty(len(tokens), len(taps) * self._hidden) if taps else None
         own = [(each.cache.numpy(), *each[1:]) for each in rows]
         tapped = None if features is None else features.numpy()
-        self._native.run(
-            array(tokens), array(places), *turn, own, causal, windows, taps, tapped, hidden, head, scored, scores
-        )
-        return features
+        return (array(tokens), array(places), *turn, own, causal, windows, taps, tapped), features
 
 
 def turn_of(angles: tuple[Tensor, Tensor]) -> Turn:

@@ -89,7 +89,7 @@ Found run(Random& random, Network& network, const Given& given, long first, cons
     const long hidden = network.shape().hidden, dim = network.shape().dim, taps = given.taps.size();
     Found found{Floats(random, rows * hidden), Floats(random, rows * taps * hidden)};
     network.run({given.x->at() + first * hidden, given.cos->at() + first * dim, given.sin->at() + first * dim, segments,
-                 given.reach, given.taps, found.hidden.at(), found.features.at(), {nullptr, {}, nullptr}});
+                 given.reach, given.taps, found.hidden.at(), found.features.at(), {nullptr, {}, nullptr, nullptr}});
     return found;
 }
 
@@ -165,7 +165,7 @@ void check_scores(Random& random, const Kernels& kernels, const Model& model, co
     }
     const Floats scores(random, rows.size() * columns), features(random, found.features.count());
     network.run({given.x->at(), given.cos->at(), given.sin->at(), segments, given.reach, given.taps, nullptr,
-                 features.at(), {&head, rows, scores.at()}});
+                 features.at(), {&head, rows, scores.at(), nullptr}});
     same(features.at(), found.features.at(), features.count(), "features beside scores");
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const Floats alone(random, columns);

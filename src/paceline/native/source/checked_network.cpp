@@ -88,6 +88,15 @@ Block<float> turned(const Input<2>& table, const int64_t* places, long rows) {
 // A segment as Python gives it: cache, rows in it, new rows, the row before each of them (none: a chain).
 using SegmentTuple = std::tuple<Output<5>, long, long, std::optional<std::vector<int64_t>>>;
 
+// A pass as Python gives it: tokens, their places in cos and sin, these, the sequences, what each layer lets a row see,
+// the taps, and where they go.
+using BatchTuple = std::tuple<InputIds<1>, InputIds<1>, Input<2>, Input<2>, std::vector<SegmentTuple>, std::vector<bool>,
+                              std::vector<std::optional<int64_t>>, std::vector<long>, std::optional<Output<2>>>;
+
+// How tokens are drawn, for each scored row: scales, noises, keys; and ids that are never drawn.
+using DrawsTuple =
+    std::tuple<std::vector<float>, std::vector<float>, std::vector<uint64_t>, std::vector<int64_t>>;
+
 class CheckedNetwork {
   public:
     CheckedNetwork(std::shared_ptr<Pool> pool, const std::string& set, const std::tuple<long, long, long, long>& sizes,
@@ -115,46 +124,86 @@ class CheckedNetwork {
         network_->add(layer);
     }
 
-    void run(const InputIds<1>& tokens, const InputIds<1>& places, const Input<2>& cos, const Input<2>& sin,
-             const std::vector<SegmentTuple>& tuples, const std::vector<bool>& causal,
-             const std::vector<std::optional<int64_t>>& windows, const std::vector<long>& taps,
-             const std::optional<Output<2>>& features, const std::optional<Output<2>>& hidden, const Linear* head,
-             const std::vector<long>& scored, const std::optional<Output<2>>& scores) {
-        demand(network_->complete(), "Layers are missing.");
-        const Shape& shape = network_->shape();
-        const long rows = tokens.shape(0);
-        const auto is = [](const auto& array, long count, long columns) {
-            return long(array.shape(0)) == count && long(array.shape(1)) == columns;
-        };
-        embedding_.check(values(tokens), rows);
-        check_places(places, cos, sin, rows, shape.dim);
-        demand(!hidden || is(*hidden, rows, shape.hidden), "hidden is not [rows, hidden].");
-        demand(features ? is(*features, rows, long(taps.size()) * shape.hidden) : taps.empty(),
-               "features is not [rows, taps * hidden].");
-        for (long tap : taps) demand(tap >= 0 && tap < network_->layers(), "A tap is no layer.");
-        demand(bool(head) == scores.has_value(), "A head and scores go together.");
-        if (head) {
-            demand(head->pool() == pool_.get() && head->depth() == shape.hidden, "The head is another network's.");
-            demand(is(*scores, scored.size(), head->columns()), "scores is not [scored rows, outputs of the head].");
-        }
-        for (long row : scored) demand(head && row >= 0 && row < rows, "A row to score is not there.");
-        const std::vector<Segment> segments = segments_of(tuples, rows);
-        const std::vector<Reach> reach = reach_of(causal, windows);
-        const int64_t *ids = values(tokens), *at = values(places);
-        float* to = hidden ? values(*hidden) : nullptr;
-        float* tapped = features ? values(*features) : nullptr;
-        float* law = scores ? values(*scores) : nullptr;
-        const nb::gil_scoped_release release;
-        const Block<float> x = allocate<float>(rows * shape.hidden);
-        embedding_.look_up(ids, rows, x.get());
-        const Block<float> cosines = turned(cos, at, rows), sines = turned(sin, at, rows);
-        network_->run({x.get(), cosines.get(), sines.get(), segments, reach, taps, to, tapped,
-                       {head ? &head->weights() : nullptr, scored, law}});
+    void states(const BatchTuple& batch, const Output<2>& hidden) {
+        demand(is(hidden, std::get<0>(batch).shape(0), network_->shape().hidden), "hidden is not [rows, hidden].");
+        run(batch, values(hidden), {nullptr, {}, nullptr, nullptr});
+    }
+
+    void score(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows, const Output<2>& scores) {
+        check(batch, head, rows);
+        demand(is(scores, rows.size(), head.columns()), "scores is not [scored rows, outputs of the head].");
+        run(batch, nullptr, {&head.weights(), rows, values(scores), nullptr});
+    }
+
+    std::vector<int64_t> choose(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows,
+                                const DrawsTuple& draws) {
+        check(batch, head, rows);
+        std::vector<int64_t> ids(rows.size());
+        const Drawn drawn = drawn_of(draws, head, rows.size(), 0, ids.data(), nullptr);
+        run(batch, nullptr, {&head.weights(), rows, nullptr, &drawn});
+        return ids;
+    }
+
+    void rank(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows, const DrawsTuple& draws,
+              const OutputIds<2>& ids, const Output<2>& log_probs) {
+        check(batch, head, rows);
+        const long width = ids.shape(1);
+        demand(width > 0, "width is not positive.");
+        demand(is(ids, rows.size(), width) && is(log_probs, rows.size(), width),
+               "ids and log_probs are not both [scored rows, width].");
+        const Drawn drawn = drawn_of(draws, head, rows.size(), width, values(ids), values(log_probs));
+        run(batch, nullptr, {&head.weights(), rows, nullptr, &drawn});
     }
 
     std::size_t bytes() const { return network_->bytes(); }
 
   private:
+    template <class Array>
+    static bool is(const Array& array, long rows, long columns) {
+        return long(array.shape(0)) == rows && long(array.shape(1)) == columns;
+    }
+
+    void check(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows) const {
+        demand(head.pool() == pool_.get() && head.depth() == network_->shape().hidden,
+               "The head is another network's.");
+        for (long row : rows) demand(row >= 0 && row < long(std::get<0>(batch).shape(0)), "A row to score is not there.");
+    }
+
+    static Drawn drawn_of(const DrawsTuple& tuple, const Linear& head, long rows, long width, int64_t* ids,
+                          float* log_probs) {
+        const auto& [scales, noises, keys, banned] = tuple;
+        demand(long(scales.size()) == rows && long(noises.size()) == rows && long(keys.size()) == rows,
+               "There are not as many scales, noises and keys as rows to score.");
+        for (int64_t id : banned) demand(id >= 0 && id < head.columns(), "A banned id is not there.");
+        Drawn drawn{{}, banned, width, ids, log_probs};
+        for (long row = 0; row < rows; ++row) {
+            demand(noises[row] >= 0, "noise is not at least 0.");
+            drawn.draws.push_back({nullptr, 0, scales[row], noises[row], keys[row]});
+        }
+        return drawn;
+    }
+
+    void run(const BatchTuple& batch, float* hidden, const Scored& scored) {
+        const auto& [tokens, places, cos, sin, tuples, causal, windows, taps, features] = batch;
+        demand(network_->complete(), "Layers are missing.");
+        const Shape& shape = network_->shape();
+        const long rows = tokens.shape(0);
+        embedding_.check(values(tokens), rows);
+        check_places(places, cos, sin, rows, shape.dim);
+        demand(features ? is(*features, rows, long(taps.size()) * shape.hidden) : taps.empty(),
+               "features is not [rows, taps * hidden].");
+        for (long tap : taps) demand(tap >= 0 && tap < network_->layers(), "A tap is no layer.");
+        const std::vector<Segment> segments = segments_of(tuples, rows);
+        const std::vector<Reach> reach = reach_of(causal, windows);
+        const int64_t *ids = values(tokens), *at = values(places);
+        float* tapped = features ? values(*features) : nullptr;
+        const nb::gil_scoped_release release;
+        const Block<float> x = allocate<float>(rows * shape.hidden);
+        embedding_.look_up(ids, rows, x.get());
+        const Block<float> cosines = turned(cos, at, rows), sines = turned(sin, at, rows);
+        network_->run({x.get(), cosines.get(), sines.get(), segments, reach, taps, hidden, tapped, scored});
+    }
+
     std::vector<Segment> segments_of(const std::vector<SegmentTuple>& tuples, std::size_t rows) const {
         const Shape& shape = network_->shape();
         std::vector<Segment> segments;
@@ -221,9 +270,11 @@ void bind_network(nb::module_& module) {
              "pool"_a, "instructions"_a, "sizes"_a, "eps"_a, given("norm"), "layers"_a, "group"_a, given("embedding"),
              "scale"_a)
         .def("add", &CheckedNetwork::add, "layer"_a)
-        .def("run", &CheckedNetwork::run, given("tokens"), given("places"), given("cos"), given("sin"), given("segments"),
-             "causal"_a, "windows"_a, "taps"_a, given("features").none(), given("hidden").none(), "head"_a.none(),
-             "scored"_a, given("scores").none())
+        .def("states", &CheckedNetwork::states, given("batch"), given("hidden"))
+        .def("score", &CheckedNetwork::score, given("batch"), "head"_a, "rows"_a, given("scores"))
+        .def("choose", &CheckedNetwork::choose, given("batch"), "head"_a, "rows"_a, "draws"_a)
+        .def("rank", &CheckedNetwork::rank, given("batch"), "head"_a, "rows"_a, "draws"_a, given("ids"),
+             given("log_probs"))
         .def_prop_ro("nbytes", &CheckedNetwork::bytes);
 }
 

@@ -41,7 +41,8 @@ struct Network::Batch {
 
 Network::Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape& shape, const float* norm, long layers)
     : kernels_(kernels), pool_(std::move(pool)), shape_(shape), layers_(layers),
-      weights_(kernels, *pool_, shapes_of(shape), layers), norm_(copied(norm, shape.hidden)) {}
+      weights_(kernels, *pool_, shapes_of(shape), layers), norm_(copied(norm, shape.hidden)),
+      scoring_(kernels, *pool_, shape.hidden) {}
 
 void Network::add(const Layer& layer) {
     weights_.add(matrices_of(layer));
@@ -54,13 +55,14 @@ void Network::run(const Pass& pass) {
     const Batch batch = batch_of(pass);
     if (batch.rows == 0) return;
     reserve(batch.rows, batch.longest);
+    if (pass.scored.head) scoring_.reserve(pass.scored);
     const long wide = padded(shape_.hidden);
     for (long row = 0; row < batch.rows; ++row)
         std::copy_n(pass.x + row * shape_.hidden, shape_.hidden, x_.get() + row * wide);
     pool_->run(turn, [&](int thread) {
         for (long index = 0; index < layers_; ++index) layer(pass, batch, index, thread);
         finish(pass, batch, thread);
-        if (pass.scored.head) score(pass, thread);
+        if (pass.scored.head) scoring_.run(pass.scored, thread);
     });
 }
 
@@ -167,15 +169,8 @@ void Network::finish(const Pass& pass, const Batch& batch, int thread) {
     if (!pass.scored.head) return;
     const long scored = pass.scored.rows.size();
     for (long i = scored * thread / threads; i < scored * (thread + 1) / threads; ++i)
-        norm(pass.scored.rows[i], scored_.get() + i * padded(hidden));
+        norm(pass.scored.rows[i], scoring_.hidden(i));
     pool_->meet();
-}
-
-void Network::score(const Pass& pass, int thread) {
-    const Weights& head = *pass.scored.head;
-    const long rows = pass.scored.rows.size(), columns = head.columns(0);
-    head.multiply(0, thread, {scored_.get(), padded(shape_.hidden), rows}, {pass.scored.scores, columns, rows}, columns,
-                  false);
 }
 
 Network::Batch Network::batch_of(const Pass& pass) const {
@@ -217,7 +212,6 @@ void Network::reserve(long rows, long longest) {
     };
     if (rows > rows_) {
         room(x_, shape_.hidden);
-        room(scored_, shape_.hidden);
         room(qkv_, (shape_.heads + 2 * shape_.kv_heads) * shape_.dim);
         room(attended_, shape_.heads * shape_.dim);
         for (Block<float>* of : {&gates_, &ups_, &inner_}) room(*of, shape_.intermediate);

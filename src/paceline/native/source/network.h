@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels.h"
+#include "scoring.h"
 #include "visibility.h"
 #include "weights.h"
 
@@ -29,13 +30,6 @@ struct Segment {
     Chain chain;
     float* cache;
     long capacity;
-};
-
-// What the head makes of some rows, rising. No head: nothing is asked.
-struct Scored {
-    const Weights* head = nullptr;
-    const std::vector<long>& rows;
-    float* scores;  // [rows, columns of the head]
 };
 
 struct Pass {
@@ -84,7 +78,6 @@ class Network {
     void attend(const Pass& pass, const Batch& batch, long index, int thread);
     void tap(const Pass& pass, const Batch& batch, long index, int thread);
     void finish(const Pass& pass, const Batch& batch, int thread);
-    void score(const Pass& pass, int thread);
     Batch batch_of(const Pass& pass) const;
     void reserve(long rows, long longest);
     void norm_rows(const std::vector<float>& weight, long rows, int thread);
@@ -96,8 +89,9 @@ class Network {
     Weights weights_;
     std::vector<float> norm_;
     std::vector<Norms> norms_;  // of every layer
+    Scoring scoring_;
     long rows_ = 0, longest_ = 0;  // of the scratch memory, which whoever has the turn uses
-    Block<float> x_, qkv_, attended_, gates_, ups_, inner_, scored_;
+    Block<float> x_, qkv_, attended_, gates_, ups_, inner_;
     std::vector<Block<float>> normed_, scores_, head_;  // of every thread
 };
 
