@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Plan", "Reason"]
+__all__ = ["PLAIN", "Plan", "Reason"]
 
 Reason = Literal["settings", "first", "best", "trial", "look around", "rest", "looked up"]
 """The settings say so; nothing is known yet; it gives the most tokens per second; drafts are tried again after a rest;
@@ -41,3 +41,7 @@ class Plan:
     def drafts(self) -> bool:
         """Whether anything is to be drafted."""
         return self.block_size > 1
+
+
+PLAIN = Plan(1)
+"""No drafts: a round of plain decoding."""

@@ -65,7 +65,7 @@ def test_kept_on_disk_and_read_again(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr("paceline.decode.costs._steady", lambda runs: True)
     first = book(tmp_path).costs(10, True)
     (kept,) = tmp_path.iterdir()
-    assert book(tmp_path).costs(200, True) == first, "one bucket"
+    assert book(tmp_path).costs(90, True) == first, "one bucket"
     told = json.loads(kept.read_text())
     told["read"]["1"] = 77.0
     kept.write_text(json.dumps(told))
@@ -118,7 +118,7 @@ def test_a_broken_file_is_measured_anew(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (kept,) = tmp_path.iterdir()
     kept.write_text(broken)
     assert book(tmp_path).costs(10, True).reading(1) > 0.0
-    assert json.loads(kept.read_text())["of"]["context"] == 256
+    assert json.loads(kept.read_text())["of"]["context"] == 64
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_the_folder_is_where_caches_go(monkeypatch: pytest.MonkeyPatch, tmp_path
 def test_in_the_middle_of_an_answer_the_nearest_context_stands_in(tmp_path: Path) -> None:
     it = book(tmp_path, 8000)
     near, far = it.costs(10, True), it.costs(4000, True)
-    assert it.costs(300, False) is near, "of 1,024 nothing is known: 256 and 4,096 are as near"
+    assert it.costs(300, False) is near, "of 256 nothing is known, and 64 is nearer than 4,096"
     assert it.costs(3000, False) is far
     assert it.costs(300, True) not in (near, far), "before the next answer it is measured"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -71,9 +72,10 @@ def independent(found: Candidates) -> Expand:
 def grown(found: Candidates, nodes: int, candidates: int, least: float) -> Proposal:
     """The tree of what slots say each for itself; see `best_first`."""
     if not native.applies_to(found.log_probs):
-        return best_first(independent(found), nodes, candidates, least)
+        tree = best_first(independent(found), nodes, candidates, least)
+        return replace(tree, likeliest=tuple(found.ids[:, 0].tolist()))
     tokens, parents, scores = native.grown(found.ids, found.log_probs, nodes, candidates, least)
-    return Proposal(tuple(tokens), tuple(parents), tuple(scores))
+    return Proposal(tuple(tokens), tuple(parents), tuple(scores), tuple(found.ids[:, 0].tolist()))
 
 
 def behind_each_other(

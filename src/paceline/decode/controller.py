@@ -17,9 +17,9 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from paceline.decode.experience import SHORTEST_REST, Calibration, Copies, Drift, Habit, Pace, longer
+from paceline.decode.experience import SHORTEST_REST, Awaited, Calibration, Copies, Drift, Habit, Pace, longer
 from paceline.decode.speculation import PLAIN, Plan
-from paceline.decode.tree import EMPTY, ROOT, Proposal, only
+from paceline.decode.tree import EMPTY, ROOT, Proposal, best_path, only
 from paceline.plan import Reason
 
 __all__ = ["Controller", "Costs", "first_block_size"]
@@ -29,6 +29,9 @@ _LOOK_AROUND = 16
 
 _MARGIN = 1.1
 """Drafts have to be expected to be so much faster than none: odds are estimates, and of many the best one flatters."""
+
+_HELD = 2
+"""So many rounds more a plan stands that pays, as long as drafts are accepted: to think takes time, too."""
 
 _WORTH = 0.4
 """Drafts are looked for down to so many times what pays for a row on average: rows do not all cost the same."""
@@ -111,7 +114,9 @@ class Controller:
         costs, rows = self.costs(longest, False), len(proposals)
         spent = costs.drafting(plans)
         chances = [
-            (chance, -index, -node) for index, own in enumerate(proposals) for node, chance in self._chances(own)
+            (chance, -index, -node)
+            for index, own in enumerate(proposals)
+            for node, chance in enumerate(self._chances(own))
         ]
         tokens, best, kept = float(rows), rows / (spent + costs.reading(rows)), 0
         chances.sort(reverse=True)
@@ -120,6 +125,8 @@ class Controller:
             rate = tokens / (spent + costs.reading(rows + count))
             if rate > best:
                 best, kept = rate, count
+        if kept == len(chances):
+            return list(proposals)
         wanted = {(-index, -node) for _, index, node in chances[:kept]}
         return [
             only(proposal, [(index, node) in wanted for node in range(len(proposal.tokens))])
@@ -138,13 +145,27 @@ class Controller:
             return
         path = [node for node in path if node < len(drafted)]
         checked = min(checked, len(path) + ((path[-1] if path else ROOT) in drafted))
-        pace.learn(plan.steps, len(path), checked, len(drafted) / max(proposal.depths[: len(drafted)]))
-        self.habit.learn(plan.steps, len(path), checked)
+        pace.count(len(path), len(drafted) / max(proposal.depths[: len(drafted)]))
         ends, right = {ROOT, *path[: max(0, checked - 1)]}, set(path)
         for node, parent in enumerate(drafted):
             said = _conditional(proposal, node)
             if parent in ends and said < 1.0:  # 1 is not the drafter's word: a draft that was carried over
                 self.calibration.learn(said, node in right)
+
+    def wait(self, pace: Pace, plan: Plan, proposal: Proposal, start: int) -> None:
+        """Remember what was drafted, before `keep`: what is read are the surer ones, and says nothing of the others.
+
+        Args:
+            start: where in the text the first drafts stand.
+        """
+        if plan.drafts:
+            pace.awaited.append(Awaited(start, proposal.likeliest or best_path(proposal), plan.steps))
+
+    def judge(self, pace: Pace, text: Sequence[int]) -> None:
+        """Take in how far drafts were right, as the text tells by now."""
+        for drafts, right, judged in pace.judged(text):
+            pace.acceptance.learn(drafts.steps, right, judged)
+            self.habit.learn(drafts.steps, right, judged)
 
     def learn_copies(self, found: Proposal, said: Sequence[int]) -> None:
         """Take in how what was looked up fared against what the target said, whether it was read or not."""
@@ -173,6 +194,9 @@ class Controller:
         if pace.drafted and pace.drafted % _LOOK_AROUND == 0:
             steps = self.steps[pace.drafted // _LOOK_AROUND % len(self.steps)]
             return Plan(self.block_sizes[-1], steps, "look around")
+        if pace.held and pace.latest:
+            pace.held -= 1
+            return pace.plan
         best, tokens, seconds = self._best(pace, costs, sequences)
         rate = tokens / seconds / self.drift.drafted
         plain = sequences / costs.reading(sequences) / self.drift.plain
@@ -186,7 +210,9 @@ class Controller:
             pace.rest = SHORTEST_REST
         reason: Reason = "best" if pays else "trial"
         least = _WORTH * costs.row * tokens / seconds
-        return replace(best, reason=reason, tokens_per_second=rate, plain_tokens_per_second=plain, least=least)
+        pace.plan = replace(best, reason=reason, tokens_per_second=rate, plain_tokens_per_second=plain, least=least)
+        pace.held = _HELD if pays else 0
+        return pace.plan
 
     def _best(self, pace: Pace, costs: Costs, sequences: int) -> tuple[Plan, float, float]:
         """The block and the steps with the most tokens per second, and both of these, as measured beforehand."""
@@ -218,19 +244,29 @@ class Controller:
         alone = tokens / seconds / self.drift.plain
         return plan if both > alone else Plan(1, 1, "looked up", both, alone)
 
-    def _chances(self, proposal: Proposal) -> list[tuple[int, float]]:
-        """Each node, and how likely it is accepted, as experience has it; never likelier than its parent."""
+    def _chances(self, proposal: Proposal) -> list[float]:
+        """How likely each node is accepted, as experience has it; never likelier than its parent."""
+        drafted = len(proposal.scores)
         likely: list[float] = []
-        left: dict[int, float] = {}  # of each parent: what its children so far leave to a looked-up one
-        length = max(proposal.depths[len(proposal.scores) :], default=0)
-        for node, parent in enumerate(proposal.parents):
-            if node < len(proposal.scores):
-                own = self.calibration.probability(_conditional(proposal, node))
-            else:
-                own = min(self.copies.probability(length), left.get(parent, 1.0))
+        alone: list[float] = []  # of each node, behind its parent
+        for node, parent in enumerate(proposal.parents[:drafted]):
+            own = self.calibration.probability(_conditional(proposal, node))
+            alone.append(own)
+            likely.append(own if parent == ROOT else own * likely[parent])
+        return likely if drafted == len(proposal.tokens) else likely + self._of_copies(proposal, alone, likely)
+
+    def _of_copies(self, proposal: Proposal, alone: list[float], likely: Sequence[float]) -> list[float]:
+        """The same of nodes that were looked up: what stands beside them leaves them no more than the rest."""
+        drafted, found = len(alone), list(likely)
+        left: dict[int, float] = {}
+        for parent, own in zip(proposal.parents, alone, strict=False):
             left[parent] = max(0.0, left.get(parent, 1.0) - own)
-            likely.append(own * (1.0 if parent == ROOT else likely[parent]))
-        return list(enumerate(likely))
+        chance = self.copies.probability(max(proposal.depths[drafted:]))
+        for parent in proposal.parents[drafted:]:
+            own = min(chance, left.get(parent, 1.0))
+            left[parent] = left.get(parent, 1.0) - own
+            found.append(own if parent == ROOT else own * found[parent])
+        return found[drafted:]
 
 
 def _outlook(

@@ -37,7 +37,7 @@ from paceline.request import Sampling
 
 __all__ = ["CostBook", "cost_folder"]
 
-_ROWS = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 128, 256)
+_ROWS = (1, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256)
 """Rows of a read, as far as a round may read so many, and the most that it may."""
 
 _REPEATS = 7
@@ -47,7 +47,8 @@ _SECONDS = 1.0
 _RESTLESS = 1.25
 """Where the two fastest runs of a size differ by more, something else was running: good for now, not to be kept."""
 
-_CONTEXTS = (256, 1024, 4096)
+_CONTEXTS = (64, 128, 256, 512, 1024, 2048, 4096)
+"""Tokens before a round: each stands for those that differ by less than the root of 2."""
 
 
 def cost_folder() -> Path:
@@ -81,7 +82,7 @@ class CostBook:
         object.__setattr__(self, "_longest", self.drafting.target.model.spec.context_tokens - most - 1)
 
     def costs(self, tokens: int, may_measure: bool) -> Costs:
-        """Of rounds behind so many tokens, rounded up to a bucket.
+        """Of rounds behind so many tokens, or some more or less: of a bucket.
 
         Args:
             may_measure: no token is due, so there is time. Otherwise that is done only where nothing is known at all.
@@ -202,7 +203,8 @@ def _steady(runs: Mapping[int, Many[float]]) -> bool:
 
 
 def _bucket(bounds: tuple[int, ...], value: int) -> int:
-    return next((bound for bound in bounds if value <= bound), bounds[-1])
+    """The nearest, by the factor between them."""
+    return next((bound for bound in bounds if value <= math.sqrt(2.0) * bound), bounds[-1])
 
 
 def _shape(spec: dict[str, Any]) -> dict[str, Any]:

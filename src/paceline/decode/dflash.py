@@ -94,7 +94,11 @@ class DFlash:
             return self._rest(sequences, started)
         found = self._look_up(sequences)
         plans = self._plan(sequences, found)
-        grown = self._joined(self._propose(sequences, plans), found)
+        drafted = self._propose(sequences, plans)
+        if self.controller is not None:
+            for sequence, plan, draft in zip(sequences, plans, drafted, strict=True):
+                self.controller.wait(sequence.pace, plan, draft, len(sequence.tokens))
+        grown = self._joined(drafted, found)
         drafts = self._keep(grown, plans, sequences)
         proposed = time.perf_counter()
         readings, paths, kept = read_and_commit(self.target, sequences, drafts)
@@ -184,6 +188,7 @@ class DFlash:
         if self.settings.overlap:
             sequence.carried = surviving(draft, reading.tokens, path, self.settings.overlap)
         if self.controller is not None:
+            self.controller.judge(sequence.pace, sequence.tokens)
             self.controller.learn(sequence.pace, plan, draft, path, round.checked)
             self.controller.learn_copies(found, round.committed)
 

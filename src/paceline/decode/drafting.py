@@ -11,6 +11,7 @@ likely on average. Does not know how proposals are judged.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -121,33 +122,45 @@ class Drafting:
             for sequence, plan in zip(sequences, plans, strict=True)
         ]
         drafting = [each for each in asked if each.slots]
-        propose = self._chains if self._simple(drafting) else self._trees
-        found = iter(propose(drafting) if drafting else ())
+        found = iter(self._way(drafting)(drafting) if drafting else ())
         return [next(found) if each.slots else EMPTY for each in asked]
 
-    def _simple(self, asked: Many[_Asked]) -> bool:
-        """The drafter's own choices are all that is asked for."""
-        plain = self.settings.is_plain and all(each.steps == 1 for each in asked)
-        return plain and self._selector is None and self.joint is None and self.noisy and not self.scored
+    def _way(self, asked: Many[_Asked]) -> Callable[[Many[_Asked]], list[Proposal]]:
+        """The shortest one: all come to the same where more than one is open."""
+        weighed = self._selector is not None or self.joint is not None
+        if weighed or any(each.steps > 1 or (self.settings.overlap and each.sequence.carried) for each in asked):
+            return self._denoised
+        return self._chains if self.settings.is_plain and self.noisy and not self.scored else self._at_once
 
     @property
     def _selector(self) -> CandidateSelector | None:
         return self.drafter.selector if self.selecting else None
 
     def _chains(self, asked: Many[_Asked]) -> list[Proposal]:
-        """The drafter's own choice in each slot, in one pass: what the general way comes to, without the ranking."""
+        """The drafter's own choice in each slot of masked blocks, in one pass."""
+        return list(map(chain, self._slots.chosen(*self._masked(asked))))
+
+    def _at_once(self, asked: Many[_Asked]) -> list[Proposal]:
+        """Trees of what one pass says of masked blocks."""
+        wide = spread(self.settings, 1, 1, 1.0)
+        ranks = self._slots.ranked(*self._masked(asked), [wide] * len(asked))
+        return self._pruned([grown(own, *self._limits(each)) for each, own in zip(asked, ranks, strict=True)])
+
+    def _masked(self, asked: Many[_Asked]) -> tuple[list[Sequence], list[list[int]]]:
         mask = self.drafter.spec.mask_token_id
         blocks = [[each.sequence.tokens[-1], *[mask] * each.slots] for each in asked]
-        return list(map(chain, self._slots.chosen([each.sequence for each in asked], blocks)))
+        return [each.sequence for each in asked], blocks
 
-    def _trees(self, asked: Many[_Asked]) -> list[Proposal]:
+    def _denoised(self, asked: Many[_Asked]) -> list[Proposal]:
         """What the settings ask for."""
         blocks = [self._opened(each) for each in asked]
         for step in range(1, max(each.steps for each in asked) + 1):
             left = [block for block in blocks if block.open]
             if left:
                 self._denoise(left, step)
-        proposals = self._grown(blocks) if self.joint is None else self._weighed(blocks, self.joint)
+        return self._pruned(self._grown(blocks) if self.joint is None else self._weighed(blocks, self.joint))
+
+    def _pruned(self, proposals: list[Proposal]) -> list[Proposal]:
         threshold = self.settings.pruning_threshold
         return [prune(proposal, threshold) for proposal in proposals] if threshold else proposals
 
@@ -180,6 +193,10 @@ class Drafting:
             block.surprise += [-best[slot] for slot in surest[:count]]
             block.open = sorted(surest[count:])
 
+    def _limits(self, asked: _Asked) -> tuple[int, int, float]:
+        """Nodes, candidates, and how probable a node has to be."""
+        return self._nodes(asked.slots), self.settings.candidates, asked.least
+
     def _nodes(self, slots: int) -> int:
         return self.settings.max_nodes if self.settings.candidates > 1 else slots
 
@@ -194,7 +211,7 @@ class Drafting:
 
     def _grown(self, blocks: Many[_Block]) -> list[Proposal]:
         """The trees that the drafter's own probabilities make."""
-        limits = [(self._nodes(each.asked.slots), self.settings.candidates, each.asked.least) for each in blocks]
+        limits = [self._limits(each.asked) for each in blocks]
         if self._selector is None:
             return [grown(each.candidates, *own) for each, own in zip(blocks, limits, strict=True)]
         return [best_first(self._expand(each), *own) for each, own in zip(blocks, limits, strict=True)]

@@ -8,10 +8,12 @@ from __future__ import annotations
 import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import NamedTuple
 
-from paceline.plan import Plan
+from paceline.plan import PLAIN, Plan
 
-__all__ = ["SHORTEST_REST", "Acceptance", "Calibration", "Copies", "Drift", "Habit", "Pace", "longer"]
+__all__ = ["SHORTEST_REST", "Acceptance", "Awaited", "Calibration", "Copies", "Drift", "Habit", "Pace", "longer"]
 
 _PRIOR = 0.7
 """Conditional acceptance before anything was seen."""
@@ -99,6 +101,20 @@ class Habit:
         self.acceptance.learn(steps, accepted, checked)
 
 
+class Awaited(NamedTuple):
+    """Drafts of a round, whether they were read or not.
+
+    Attributes:
+        start: where in the text the first of them would stand.
+        tokens: the likeliest in every place.
+        steps: passes that they took.
+    """
+
+    start: int
+    tokens: tuple[int, ...]
+    steps: int
+
+
 @dataclass(slots=True)
 class Pace:
     """How drafting has gone for one sequence.
@@ -110,6 +126,8 @@ class Pace:
         resting: plain rounds left, and one for the trial behind them.
         rest: how long the next rest would be.
         width: drafts that were read for each place, a fading mean: more than 1 for trees.
+        plan, held: the latest that was thought over, and for how many rounds more it stands.
+        awaited: drafts that the text has not borne out or refuted yet.
     """
 
     acceptance: Acceptance = field(default_factory=Acceptance)
@@ -118,6 +136,9 @@ class Pace:
     resting: int = 0
     rest: int = SHORTEST_REST
     width: float = 1.0
+    plan: Plan = PLAIN
+    held: int = 0
+    awaited: list[Awaited] = field(default_factory=list)
 
     def pause(self) -> Plan:
         """The next plain round of a rest."""
@@ -135,11 +156,25 @@ class Pace:
             return
         self.resting, self.rest = self.rest + 1, longer(self.rest)
 
-    def learn(self, steps: int, accepted: int, checked: int, width: float = 1.0) -> None:
-        """Count the drafts of a round; see `Acceptance.learn`."""
+    def count(self, accepted: int, width: float) -> None:
+        """Count a round with drafts."""
         self.drafted, self.latest = self.drafted + 1, accepted
         self.width += (1.0 - _MEMORY) * (width - self.width)
-        self.acceptance.learn(steps, accepted, checked)
+
+    def judged(self, text: Sequence[int]) -> list[tuple[Awaited, int, int]]:
+        """The drafts that the text tells of by now: how many of them it has, and how many it has judged."""
+        found, left = [], []
+        for each in self.awaited:
+            known = text[each.start : each.start + len(each.tokens)]
+            same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(each.tokens, known, strict=False)))
+            if same < len(known):
+                found.append((each, same, same + 1))
+            elif same == len(each.tokens):
+                found.append((each, same, same))
+            else:
+                left.append(each)
+        self.awaited = left
+        return found
 
 
 @dataclass(slots=True)

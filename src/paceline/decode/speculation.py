@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from paceline.errors import SettingError
-from paceline.plan import Plan
+from paceline.plan import PLAIN, Plan
 from paceline.settings import Setting, check_kinds, check_ranges
 
 __all__ = ["PLAIN", "Lookup", "Plan", "Speculation", "TemperatureSchedule", "spread"]
@@ -174,10 +174,6 @@ def _check_suffixes(settings: Speculation | Lookup) -> None:
     if settings.prompt_lookup_min > settings.prompt_lookup_max:
         told = {name: f"is {getattr(settings, name)}" for name in ("prompt_lookup_min", "prompt_lookup_max")}
         raise SettingError(told, remedy="The first must not be greater.")
-
-
-PLAIN = Plan(1)
-"""No drafts: a round of plain decoding."""
 
 
 def spread(settings: Speculation, step: int, steps: int, perplexity: float) -> float:

@@ -14,7 +14,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-__all__ = ["EMPTY", "Expand", "Proposal", "Ranked", "best_first", "chain", "merged", "only", "prune", "strongest"]
+__all__ = [
+    "EMPTY",
+    "Expand",
+    "Proposal",
+    "Ranked",
+    "best_first",
+    "best_path",
+    "chain",
+    "merged",
+    "only",
+    "prune",
+    "strongest",
+]
 
 ROOT = -1
 """The anchor as a parent."""
@@ -29,11 +41,14 @@ class Proposal:
         parents: index of the node before each, -1 for the anchor; smaller than the node's own.
         scores: log probability of the path down to each of the first nodes, as far as the drafter knows; the others
             were found elsewhere. Empty where nobody asked.
+        likeliest: the drafter's own choice in every place, also where it is not likely enough for a node; empty where
+            that depends on the path.
     """
 
     tokens: tuple[int, ...]
     parents: tuple[int, ...]
     scores: tuple[float, ...] = ()
+    likeliest: tuple[int, ...] = ()
 
     @property
     def is_chain(self) -> bool:
@@ -144,6 +159,16 @@ class _Growing:
         if rank < len(ranked.tokens):
             self._found += 1
             heapq.heappush(self.known, (base - ranked.scores[rank], self._found, parent, rank, ranked))
+
+
+def best_path(proposal: Proposal) -> tuple[int, ...]:
+    """The tokens on the path of first children: in the order in which trees grow, these are the best ones."""
+    found, last = [], ROOT
+    for node, parent in enumerate(proposal.parents):
+        if parent == last:
+            found.append(proposal.tokens[node])
+            last = node
+    return tuple(found)
 
 
 def prune(proposal: Proposal, threshold: float) -> Proposal:

@@ -16,37 +16,62 @@ namespace paceline::SET {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
 
-// q · key for W keys that lie dim apart, of which the last W - count repeat the one before.
-template <bool Whole>
-INLINE Vector dot_keys(const float* query, const float* keys, long count, long dim) {
+// Products of Q queries with W / Q keys that lie dim apart, lane by lane: all of the first query, then all of the next. Keys
+// from `count` on repeat the one before.
+template <int Q, bool Whole>
+INLINE Vector dot_keys(const Attention& a, int query, const float* keys, long count) {
+    constexpr int K = W / Q;
     const auto key = [&](long i) __attribute__((always_inline)) {
-        return keys + (Whole ? i : std::min(i, count - 1)) * dim;
+        return keys + (Whole ? i : std::min(i, count - 1)) * a.dim;
     };
-    Vector sums[W] = {};
+    Vector sums[W];
+    UNROLL for (int i = 0; i < W; ++i) sums[i] = Vector{};
     long d = 0;
-    for (; d + W <= dim; d += W) {
-        const Vector q = load(query + d);
-        for (int i = 0; i < W; ++i) sums[i] = fma(q, load(key(i) + d), sums[i]);
+    for (; d + W <= a.dim; d += W) {
+        Vector part[K];
+        UNROLL for (int k = 0; k < K; ++k) part[k] = load(key(k) + d);
+        UNROLL for (int q = 0; q < Q; ++q) {
+            const Vector own = load(a.queries[query + q].at + d);
+            UNROLL for (int k = 0; k < K; ++k) sums[q * K + k] = fma(own, part[k], sums[q * K + k]);
+        }
     }
-    if (d < dim) {
-        const Vector q = load_some(query + d, dim - d);
-        for (int i = 0; i < W; ++i) sums[i] = fma(q, load_some(key(i) + d, dim - d), sums[i]);
-    }
+    if (d < a.dim)
+        UNROLL for (int q = 0; q < Q; ++q) {
+            const Vector own = load_some(a.queries[query + q].at + d, a.dim - d);
+            UNROLL for (int k = 0; k < K; ++k)
+                sums[q * K + k] = fma(own, load_some(key(k) + d, a.dim - d), sums[q * K + k]);
+        }
     return fold(sums);
 }
 
 INLINE bool sees(const Attention::Query& query, long own) { return query.own[own / 64] >> (own % 64) & 1; }
 
+// Scores of Q queries for the W keys from `key` on. Queries side by side, so that a key is loaded for both.
+template <int Q, bool Whole>
+INLINE void score_keys(const Attention& a, int query, long key, long base, long end, long stride) {
+    constexpr int K = W / Q;
+    for (int part = 0; part < Q; ++part) {
+        const long first = std::min(key + part * K, end - 1);
+        const Vector found = dot_keys<Q, Whole>(a, query, a.keys + first * a.dim, end - first) * a.scale;
+        for (int q = 0; q < Q; ++q)
+            std::memcpy(a.scores + (query + q) * stride + key + part * K - base,
+                        reinterpret_cast<const float*>(&found) + q * K, K * sizeof(float));
+    }
+}
+
 // Scores of rows base … end - 1 for every query, `stride` apart. Some keys for all queries, before the next keys: they are
 // read from memory once.
+template <bool Whole>
+INLINE void score_all(const Attention& a, long key, long base, long end, long stride) {
+    int query = 0;
+    for (; query + 2 <= a.count; query += 2) score_keys<2, Whole>(a, query, key, base, end, stride);
+    if (query < a.count) score_keys<1, Whole>(a, query, key, base, end, stride);
+}
+
 INLINE void score(const Attention& a, long base, long end, long stride) {
-    for (long key = base; key < end; key += W)
-        for (int q = 0; q < a.count; ++q) {
-            const float *query = a.queries[q].at, *keys = a.keys + key * a.dim;
-            const Vector found = key + W <= end ? dot_keys<true>(query, keys, W, a.dim)
-                                                : dot_keys<false>(query, keys, end - key, a.dim);
-            store(a.scores + q * stride + key - base, found * a.scale);
-        }
+    long key = base;
+    for (; key + W <= end; key += W) score_all<true>(a, key, base, end, stride);
+    if (key < end) score_all<false>(a, key, base, end, stride);
 }
 
 // Masks what the query does not see, and what fills the last vector. Returns the largest score.

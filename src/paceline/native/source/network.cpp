@@ -127,7 +127,9 @@ void Network::turn(const Pass& pass, const Batch& batch, long index, int thread)
 void Network::attend(const Pass& pass, const Batch& batch, long index, int thread) {
     const long dim = shape_.dim, group = shape_.heads / shape_.kv_heads;
     const long wide = padded((shape_.heads + 2 * shape_.kv_heads) * dim), width = padded(shape_.heads * dim);
-    for (std::size_t i = thread; i < batch.items.size(); i += pool_->threads()) {
+    const long items = batch.items.size(), threads = pool_->threads();
+    // In a row, so that a thread meets the same keys again.
+    for (long i = items * thread / threads; i < items * (thread + 1) / threads; ++i) {
         const Item& item = batch.items[i];
         const Segment& segment = pass.segments[item.segment];
         const Seen& seen = batch.seen[item.segment];

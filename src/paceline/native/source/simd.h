@@ -16,6 +16,13 @@
 
 #define INLINE inline __attribute__((always_inline))
 
+// For loops over arrays of vectors: unrolled late, GCC keeps them in memory.
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 32")
+#endif
+
 namespace paceline::SET {
 
 constexpr int W = LANES;
@@ -92,7 +99,7 @@ INLINE Vector fold_pair(Vector a, Vector b, std::index_sequence<I...>) {
 // W vectors to one, whose lane i is the sum of all lanes of vector i: the same tree of additions for each.
 template <int Half = W / 2>
 INLINE Vector fold(Vector* v) {
-    for (int i = 0; i < Half; ++i) v[i] = fold_pair<Half>(v[i], v[i + Half], std::make_index_sequence<W>{});
+    UNROLL for (int i = 0; i < Half; ++i) v[i] = fold_pair<Half>(v[i], v[i + Half], std::make_index_sequence<W>{});
     if constexpr (Half > 1) return fold<Half / 2>(v);
     return v[0];
 }
