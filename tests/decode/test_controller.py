@@ -8,7 +8,8 @@ import random
 
 import pytest
 
-from paceline.decode.controller import Controller, Costs, first_block_size
+from paceline.decode.controller import Controller, first_block_size
+from paceline.decode.curves import Costs
 from paceline.decode.experience import SHORTEST_REST, Pace
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import EMPTY, Proposal, chain, merged
@@ -23,11 +24,25 @@ def controller(costs: Costs, **changes: object) -> Controller:
     return Controller(lambda *_: costs, (4, 8, 16), 8, **changes)  # type: ignore[arg-type]
 
 
+def went(pace: Pace, steps: int, accepted: int, judged: int) -> None:
+    """A round with drafts."""
+    pace.count(accepted, 1.0)
+    pace.acceptance.learn(steps, accepted, judged)
+
+
 def seen(accepted: int, checked: int, rounds: int = 20) -> Pace:
     pace = Pace()
     for _ in range(rounds):
-        pace.learn(1, accepted, checked)
+        went(pace, 1, accepted, checked)
     return pace
+
+
+def answer(it: Controller, pace: Pace, plan: Plan, proposal: Proposal, text: list[int]) -> None:
+    """A round in a text that goes on like this."""
+    it.wait(pace, plan, proposal, 1)
+    it.judge(pace, [99, *text])
+    path = list(range(next(at for at, token in enumerate([*proposal.tokens, None]) if [token] != text[at : at + 1])))
+    it.learn(pace, plan, proposal, path, min(len(path) + 1, len(proposal.tokens)))
 
 
 def chain_of(*probabilities: float) -> Proposal:
@@ -77,7 +92,7 @@ def test_rests_grow_while_drafting_is_in_vain_and_end_with_a_trial() -> None:
         (plan,) = it.plans([pace], 10)
         plans.append(plan != PLAIN)
         if plan != PLAIN:
-            pace.learn(1, 0, 1)
+            went(pace, 1, 0, 1)
     rests = [len(list(run)) for drafted, run in itertools.groupby(plans) if not drafted]
     assert rests[:3] == [8, 32, 64]
     assert sum(plans) <= 4
@@ -88,7 +103,7 @@ def test_drafting_goes_on_as_soon_as_a_trial_succeeds() -> None:
     for _ in range(200):
         (plan,) = it.plans([pace], 10)
         if plan != PLAIN:
-            pace.learn(plan.steps, plan.block_size - 1, plan.block_size - 1)
+            went(pace, plan.steps, plan.block_size - 1, plan.block_size - 1)
     assert pace.rest == SHORTEST_REST
     assert it.plans([pace], 10) != [PLAIN]
 
@@ -97,12 +112,12 @@ def test_a_new_answer_is_expected_to_be_like_those_before() -> None:
     """Where drafts were in vain it rests at once; and drafts as soon as a trial succeeds."""
     it = controller(FLAT)
     for _ in range(20):
-        it.learn(seen(0, 1), Plan(8), chain_of(0.5), [], 1)
+        answer(it, Pace(), Plan(8), chain_of(0.5), [9])
     pace = Pace()
     told = [it.plans([pace], 10)[0] for _ in range(SHORTEST_REST + 1)]
     assert [plan.reason for plan in told] == ["rest"] * SHORTEST_REST + ["trial"]
     for _ in range(3):
-        it.learn(pace, told[-1], chain_of(0.9, 0.8, 0.7), [0, 1, 2], 3)
+        answer(it, pace, told[-1], chain_of(0.9, 0.8, 0.7), [0, 1, 2, 9])
     assert it.plans([pace], 10)[0].reason == "best"
 
 
@@ -119,7 +134,7 @@ def test_the_longest_block_is_tried_now_and_then() -> None:
     for turn in range(40):
         (plan,) = it.plans([pace], 10)
         sizes.add(plan.block_size)
-        pace.learn(1, min(2, plan.block_size - 1), min(3, plan.block_size - 1))
+        went(pace, 1, min(2, plan.block_size - 1), min(3, plan.block_size - 1))
         assert turn == 0 or plan != PLAIN
     assert 16 in sizes
     assert min(sizes) < 16
@@ -144,7 +159,7 @@ def test_steps_are_chosen_by_what_they_bring() -> None:
     it = controller(FLAT, steps=(1, 2))
     pace = seen(1, 2)
     for _ in range(20):
-        pace.learn(2, 12, 13)
+        went(pace, 2, 12, 13)
     pace.drafted = 3
     assert it.plans([pace], 10)[0].steps == 2
 
@@ -304,15 +319,53 @@ def test_only_drafts_that_were_judged_are_experience() -> None:
     assert sum(it.calibration.right) == 1
 
 
-@pytest.mark.parametrize(("path", "judged", "right"), [([1, 3, 4], 2, 1), ([1, 2, 5], 2, 2), ([], 1, 0)])
-def test_what_was_looked_up_says_nothing_of_the_drafter(path: list[int], judged: int, right: int) -> None:
+@pytest.mark.parametrize(("path", "right"), [([1, 3, 4], 1), ([1, 2, 5], 2), ([], 0)])
+def test_what_was_looked_up_says_nothing_of_the_drafter(path: list[int], right: int) -> None:
     """Nodes 0, 1, 2 were drafted, the others found in the text: they have no score."""
     it, pace = controller(FLAT), Pace()
     proposal = Proposal((1, 2, 3, 4, 5, 6), (-1, -1, 1, 1, 3, 2), tuple(map(math.log, (0.5, 0.3, 0.2))))
     it.learn(pace, Plan(4), proposal, path, min(len(path) + 1, 4))
     assert sum(it.calibration.right) == right
-    assert sum(pace.acceptance.accepted[1]) == right
-    assert sum(pace.acceptance.checked[1]) == judged
+    assert pace.latest == right
     plain = Pace()
     it.learn(plain, Plan(1), Proposal((4, 5), (-1, 0)), [0, 1], 2)
     assert plain == Pace()
+
+
+@pytest.mark.parametrize(
+    ("texts", "accepted", "judged"),
+    [
+        ([[5, 6, 7, 8]], [1, 1, 1], [1, 1, 1]),
+        ([[5, 9]], [1, 0], [1, 1]),
+        ([[9]], [0], [1]),
+        ([[5], [5, 6], [5, 6, 9]], [1, 1, 0], [1, 1, 1]),
+        ([[5], [5, 6]], [], []),
+    ],
+)
+def test_drafts_are_judged_by_the_text_whether_they_were_read_or_not(
+    texts: list[list[int]], accepted: list[float], judged: list[float]
+) -> None:
+    """Of three drafts one became a node; and as soon as the text decides, not before, and once."""
+    it, pace = controller(FLAT), Pace()
+    it.wait(pace, Plan(4, 2), Proposal((5,), (-1,), (-0.1,), likeliest=(5, 6, 7)), 2)
+    it.wait(pace, PLAIN, EMPTY, 2)
+    for text in [*texts, texts[-1]]:
+        it.judge(pace, [1, 2, *text])
+    assert pace.acceptance.accepted.get(2, []) == it.habit.acceptance.accepted.get(2, []) == accepted
+    assert pace.acceptance.checked.get(2, []) == judged
+
+
+def test_what_depends_on_the_path_is_judged_along_the_best_one() -> None:
+    it, pace = controller(FLAT), Pace()
+    it.wait(pace, Plan(4), Proposal((5, 6, 7, 8), (-1, -1, 0, 2), (-0.1, -0.2, -0.3, -0.4)), 0)
+    assert pace.awaited[0].tokens == (5, 7, 8)
+
+
+def test_a_plan_that_pays_stands_for_some_rounds_as_long_as_drafts_are_accepted() -> None:
+    it, pace = controller(FLAT), seen(15, 15)
+    pace.drafted = 1
+    first = it.plans([pace], 10)[0]
+    again = [it.plans([pace], 10)[0] for _ in range(3)]
+    assert [each is first for each in again] == [True, True, False]
+    pace.latest = 0
+    assert it.plans([pace], 10)[0] is not again[-1]

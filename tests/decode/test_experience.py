@@ -67,10 +67,10 @@ def test_drift_follows_slowly_and_forgives_a_pause() -> None:
 
 def test_the_width_of_trees_is_remembered() -> None:
     pace = Pace()
-    pace.learn(1, 1, 2)
+    pace.count(1, 1.0)
     assert pace.width == 1.0
     for _ in range(100):
-        pace.learn(1, 1, 2, width=3.0)
+        pace.count(1, 3.0)
     assert pace.width == pytest.approx(3.0, abs=1e-3)
 
 

@@ -11,7 +11,8 @@ from asked import ENDS, FAMILIES, OPTIONS, TOKENIZER, USABLE, VOCAB, jobs_for, m
 from scripted import answer_all, answers_of, drafter_of, plain, prompt_of, scripted, truth
 from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 
-from paceline.decode.controller import Controller, Costs
+from paceline.decode.controller import Controller
+from paceline.decode.curves import Costs
 from paceline.decode.dflash import DFlash
 from paceline.decode.draft_context import remember
 from paceline.decode.rescoring import SmallModel

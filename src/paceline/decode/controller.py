@@ -12,17 +12,17 @@ Plain numbers; knows nothing of models and tensors.
 
 from __future__ import annotations
 
-import bisect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from paceline.decode.curves import Costs
 from paceline.decode.experience import SHORTEST_REST, Awaited, Calibration, Copies, Drift, Habit, Pace, longer
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import EMPTY, ROOT, Proposal, best_path, only
 from paceline.plan import Reason
 
-__all__ = ["Controller", "Costs", "first_block_size"]
+__all__ = ["Controller", "first_block_size"]
 
 _LOOK_AROUND = 16
 """Every so many drafted rounds the longest block is tried, so that it is known what a short one misses."""
@@ -43,39 +43,6 @@ def first_block_size(hidden_size: int) -> int:
     As printed in the source article on DFlash, rounded up; it gives 9 for 1,024, where the text beside it says 12.
     """
     return min(16, max(8, math.ceil(math.log2(hidden_size) / 2 + 4)))
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """Seconds, as measured.
-
-    Attributes:
-        read: of a pass of the target, by the rows of all sequences together.
-        draft: of a pass of the drafter with all that makes a proposal of it, by the rows of all blocks together.
-    """
-
-    read: dict[int, float]
-    draft: dict[int, float]
-    _readings: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
-    _draftings: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
-
-    def reading(self, rows: int) -> float:
-        """Seconds of the target for so many rows."""
-        return _looked_up(self._readings, self.read, rows)
-
-    @property
-    def row(self) -> float:
-        """Seconds of the target for one more row, on average."""
-        most = max(self.read)
-        return max(0.0, self.reading(most) - self.reading(1)) / max(1, most - 1)
-
-    def drafting(self, plans: Sequence[Plan]) -> float:
-        """Seconds of the drafter for the blocks of all sequences, which make their passes together."""
-        drawn = [plan for plan in plans if plan.drafts]
-        if not drawn:
-            return 0.0
-        rows = sum(plan.block_size for plan in drawn)
-        return max(plan.steps for plan in drawn) * _looked_up(self._draftings, self.draft, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,24 +269,3 @@ def _conditional(proposal: Proposal, node: int) -> float:
     """The probability that the drafter gives a node behind its parent."""
     parent = proposal.parents[node]
     return math.exp(proposal.scores[node] - (0.0 if parent == ROOT else proposal.scores[parent]))
-
-
-def _looked_up(known: dict[int, float], measured: Mapping[int, float], rows: int) -> float:
-    """`_between`, worked out once: a round asks a hundred times."""
-    if rows not in known:
-        known[rows] = _between(measured, rows)
-    return known[rows]
-
-
-def _between(measured: Mapping[int, float], rows: int) -> float:
-    """The cost for so many rows: on the line between the next ones measured; the line ahead is that of the upper half.
-
-    Never less than that of the fewest rows.
-    """
-    known = sorted(measured)
-    above = bisect.bisect_left(known, rows)
-    if above == 0:
-        return measured[known[0]]
-    low, high = (known[above - 1], known[above]) if above < len(known) else (known[(len(known) - 1) // 2], known[-1])
-    slope = (measured[high] - measured[low]) / max(1, high - low)
-    return measured[high] + max(0.0, slope) * (rows - high)

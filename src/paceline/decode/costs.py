@@ -25,7 +25,7 @@ from typing import Any
 import torch
 
 from paceline import native
-from paceline.decode.controller import Costs
+from paceline.decode.curves import Costs
 from paceline.decode.draft_context import new_context
 from paceline.decode.drafting import Drafting
 from paceline.decode.sequence import Sequence
