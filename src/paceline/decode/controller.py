@@ -148,7 +148,12 @@ class Controller:
             node = right
 
     def time(self, plans: Sequence[Plan], proposals: Sequence[Proposal], longest: int, seconds: float) -> None:
-        """Take in how long a round took."""
+        """Take in how long a round took; not where one drafts behind a rest.
+
+        Such a round also makes up for what was not drafted, and finds the drafter's weights far away.
+        """
+        if any(plan.reason in ("first", "trial") for plan in plans):
+            return
         costs, rows = self.costs(longest, False), sum(1 + len(proposal.tokens) for proposal in proposals)
         expected = costs.drafting(plans) + costs.reading(rows)
         self.drift.learn(any(plan.drafts for plan in plans), seconds / expected)
