@@ -22,6 +22,7 @@ class Plan:
     Attributes:
         block_size: rows of a block, the anchor included; 1 is plain decoding.
         steps: passes over it at most.
+        chain: nothing but the drafter's own choice in every slot, and all of it read.
         reason: why so.
         tokens_per_second, plain_tokens_per_second: of the whole batch, to be expected of the best block and of plain
             decoding (both with what was looked up, for that reason); 0 where they were not compared.
@@ -31,6 +32,7 @@ class Plan:
 
     block_size: int
     steps: int = 1
+    chain: bool = field(default=False, kw_only=True)
     reason: Reason = field(default="settings", compare=False)
     tokens_per_second: float = field(default=0.0, compare=False)
     plain_tokens_per_second: float = field(default=0.0, compare=False)

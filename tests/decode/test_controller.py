@@ -224,8 +224,47 @@ def test_in_the_middle_of_an_answer_nothing_is_measured() -> None:
     it = Controller(costs, (4, 8, 16), 8)
     plans = it.plans([Pace(), seen(1, 2)], 10)
     it.keep([EMPTY, EMPTY], plans, 10)
-    it.time(plans, [EMPTY, EMPTY], 10, 1.0)
+    it.time([PLAIN, PLAIN], [EMPTY, EMPTY], 10, 1.0)
     assert asked == [False, False, False]
+
+
+def test_a_round_behind_a_rest_is_not_timed() -> None:
+    """It makes up for what was not drafted, and finds the drafter's weights far away."""
+    it = controller(FLAT)
+    for reason in ("first", "trial"):
+        it.time([Plan(4, reason=reason)], [EMPTY], 10, 99.0)  # type: ignore[arg-type]
+    assert it.drift.drafted == 1.0
+    it.time([Plan(4, reason="best")], [EMPTY], 10, 99.0)
+    assert it.drift.drafted > 1.0
+
+
+def test_chains_are_asked_for_where_branches_do_not_pay() -> None:
+    """Rows that cost what they bring leave nothing for siblings; rows for nothing leave everything."""
+    it = controller(Costs({1: 1.0, 4: 1.0, 5: 9.0}, {4: 0.3, 16: 0.3}, {4: 0.1, 16: 0.1}), chains=True)
+    pace, wide = seen(3, 4), Proposal((1, 2, 3, 9), (-1, 0, 1, -1), tuple(map(math.log, (0.6, 0.5, 0.4, 0.3))))
+    for _ in range(10):
+        it.keep([wide], [Plan(4)], 10)
+    assert it.branching.gain < 1.0
+    (plan,) = it.plans([pace], 10)
+    assert (plan.chain, plan.block_size) == (True, 4)
+    assert it.keep([chain([1, 2, 3])], [plan], 10) == [chain([1, 2, 3])], "all of it is read"
+    before = pace.drafted
+    it.learn(pace, plan, chain([1, 2, 3]), [0, 1], 3)
+    assert (pace.drafted, pace.latest, pace.resting) == (before + 1, 2, 0)
+    (copying,) = it.plans([seen(3, 4)], 10, [chain([5])])
+    assert not copying.chain, "what was looked up wants a tree to be in"
+    cheap = controller(Costs({1: 1.0, 64: 1.0}, {4: 0.1, 16: 0.1}, {4: 0.1, 16: 0.1}), chains=True)
+    for _ in range(10):
+        cheap.keep([wide], [Plan(4)], 10)
+    assert cheap.branching.gain > 1.1
+    assert not cheap.plans([pace], 10)[0].chain
+
+
+def test_chains_cost_what_was_measured_of_chains() -> None:
+    costs = Costs({1: 1.0}, {4: 0.5, 8: 0.9}, {4: 0.2, 8: 0.3})
+    assert costs.drafting([Plan(4, chain=True)]) == 0.2
+    assert costs.drafting([Plan(4, chain=True), Plan(4)]) == 0.9, "side by side all go the longer way"
+    assert Costs({1: 1.0}, {4: 0.5}).drafting([Plan(4, chain=True)]) == 0.5
 
 
 def test_blocks_are_drafted_together() -> None:

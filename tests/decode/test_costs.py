@@ -33,8 +33,9 @@ def book(folder: Path, context_tokens: int = 512, **settings: Any) -> CostBook:
 def test_costs_are_measured(tmp_path: Path) -> None:
     costs = book(tmp_path).costs(10, True)
     assert list(costs.read) == [1, 2, 4, 6, 8, 12, 16, 24, 32, 33], "an anchor and 32 nodes"
-    assert list(costs.draft) == [2, 4]
-    assert all(0.0 < seconds < 5.0 for curve in (costs.read, costs.draft) for seconds in curve.values())
+    assert list(costs.draft) == list(costs.chain) == [2, 4]
+    assert book(tmp_path, candidate_num=1).costs(10, True).chain == {}, "it is chains anyway"
+    assert all(0.0 < seconds < 5.0 for curve in (costs.read, costs.draft, costs.chain) for seconds in curve.values())
     assert list(book(tmp_path, candidate_num=1).costs(10, True).read) == [1, 2, 4], "an anchor and three drafts"
     assert max(book(tmp_path, max_nodes=70, lookup=9).costs(10, True).read) == 80
 

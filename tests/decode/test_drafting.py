@@ -141,3 +141,16 @@ def test_what_was_carried_over_stands_first() -> None:
     assert {one.tokens[node] for node, depth in enumerate(one.depths) if depth == 1} == {7}
     (none,) = drafting(max_nodes=9).propose([sequence], [Plan(6)])
     assert none == drafting(max_nodes=9).propose([opened([1, 2, 3])], [Plan(6)])[0]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_plan_may_ask_for_a_chain_where_settings_have_trees(temperature: float) -> None:
+    """The same drafts, with scores where these are wanted; and beside a sequence that branches."""
+    one, other = (opened(prompt, temperature=temperature) for prompt in ([1, 2, 3], [3, 4]))
+    (expected,) = drafting().propose([one], [Plan(8)])
+    for scored in (False, True):
+        found, tree = drafting(scored=scored, candidate_num=8).propose([one, other], [Plan(8, chain=True), Plan(8)])
+        assert (found.tokens, found.is_chain) == (expected.tokens, True)
+        assert tree.leaves > 1
+        (alone,) = drafting(scored=scored, candidate_num=8).propose([one], [Plan(8, chain=True)])
+        assert (alone.tokens, alone.is_chain, bool(alone.scores)) == (expected.tokens, True, scored)

@@ -22,7 +22,7 @@ def test_acceptance_is_conditional_and_fades() -> None:
 
 
 def test_what_is_usual_is_shifted_by_what_was_seen() -> None:
-    """A first place half as good as usual halves the next ones; one that fails half as often halves their failures."""
+    """A first place half as good as usual halves the next ones; one that is better makes them half as much better."""
     usual = [0.8, 0.6, 0.9]
     worse, better = Acceptance(), Acceptance()
     for _ in range(500):
@@ -31,8 +31,8 @@ def test_what_is_usual_is_shifted_by_what_was_seen() -> None:
     first, second, third = worse.likely(1, usual, 1.0)
     assert (second / usual[1], third / usual[2]) == pytest.approx((first / usual[0],) * 2)
     first, second, third = better.likely(1, usual, 1.0)
-    shares = (1 - second) / (1 - usual[1]), (1 - third) / (1 - usual[2])
-    assert shares == pytest.approx(((1 - first) / (1 - usual[0]),) * 2)
+    shares = [(1 - found) / (1 - common) for found, common in zip((first, second, third), usual, strict=True)]
+    assert [1 - share for share in shares] == pytest.approx([1 - shares[0], (1 - shares[0]) / 2, (1 - shares[0]) / 4])
 
 
 def test_a_habit_is_what_most_answers_did() -> None:

@@ -17,7 +17,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from paceline.decode.curves import Costs
-from paceline.decode.experience import SHORTEST_REST, Awaited, Calibration, Copies, Drift, Habit, Pace, longer
+from paceline.decode.experience import (
+    SHORTEST_REST,
+    Awaited,
+    Branching,
+    Calibration,
+    Copies,
+    Drift,
+    Habit,
+    Pace,
+    longer,
+)
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import EMPTY, ROOT, Proposal, best_path, only
 from paceline.plan import Reason
@@ -27,11 +37,14 @@ __all__ = ["Controller", "first_block_size"]
 _LOOK_AROUND = 16
 """Every so many drafted rounds the longest block is tried, so that it is known what a short one misses."""
 
-_MARGIN = 1.1
+_MARGIN = 1.05
 """Drafts have to be expected to be so much faster than none: odds are estimates, and of many the best one flatters."""
 
 _HELD = 2
 """So many rounds more a plan stands that pays, as long as drafts are accepted: to think takes time, too."""
+
+_BRANCHES = 1.05
+"""Trees have to gain so much over chains: what is thought about them takes time, too."""
 
 _WORTH = 0.4
 """Drafts are looked for down to so many times what pays for a row on average: rows do not all cost the same."""
@@ -54,16 +67,19 @@ class Controller:
         block_sizes: what may be chosen, rising; the last is the longest.
         first: the block of a sequence's first round.
         steps: passes of the drafter that may be chosen.
+        chains: plans may ask for chains, where branches are not worth their rows.
     """
 
     costs: Callable[[int, bool], Costs]
     block_sizes: tuple[int, ...]
     first: int
     steps: tuple[int, ...] = (1,)
+    chains: bool = False
     habit: Habit = field(default_factory=Habit)
     calibration: Calibration = field(default_factory=Calibration)
     copies: Copies = field(default_factory=Copies)
     drift: Drift = field(default_factory=Drift)
+    branching: Branching = field(default_factory=Branching)
 
     def plans(self, paces: Sequence[Pace], longest: int, found: Sequence[Proposal] = ()) -> list[Plan]:
         """What each sequence is to propose, and why; the longest of them has so many tokens.
@@ -71,20 +87,22 @@ class Controller:
         Args:
             found: what was looked up for each; nothing where that is left out.
         """
-        costs = self.costs(longest, False)
-        plans = [self._plan(pace, costs, len(paces)) for pace in paces]
-        own = zip(paces, plans, found or [EMPTY] * len(paces), strict=True)
-        return [self._beside(copied, pace, plan, costs, len(paces)) for pace, plan, copied in own]
+        costs, found = self.costs(longest, False), found or [EMPTY] * len(paces)
+        each = list(zip(paces, found, strict=True))
+        plans = [self._plan(pace, costs, len(paces), bool(copied.tokens)) for pace, copied in each]
+        own = zip(each, plans, strict=True)
+        return [self._beside(copied, pace, plan, costs, len(paces)) for (pace, copied), plan in own]
 
     def keep(self, proposals: Sequence[Proposal], plans: Sequence[Plan], longest: int) -> list[Proposal]:
-        """Of each tree the nodes that are worth their rows in the pass that reads them all, looked-up ones included."""
-        costs, rows = self.costs(longest, False), len(proposals)
+        """Of each tree the nodes that are worth their rows in the pass that reads them all, looked-up ones included.
+
+        Of chains all are.
+        """
+        costs, pairs = self.costs(longest, False), list(zip(proposals, plans, strict=True))
+        rows = len(pairs) + sum(len(own.tokens) for own, plan in pairs if plan.chain)
         spent = costs.drafting(plans)
-        chances = [
-            (chance, -index, -node)
-            for index, own in enumerate(proposals)
-            for node, chance in enumerate(self._chances(own))
-        ]
+        likely = [[] if plan.chain else self._chances(own) for own, plan in pairs]
+        chances = [(chance, -index, -node) for index, own in enumerate(likely) for node, chance in enumerate(own)]
         tokens, best, kept = float(rows), rows / (spent + costs.reading(rows)), 0
         chances.sort(reverse=True)
         for count, (chance, _, _) in enumerate(chances, start=1):
@@ -92,13 +110,26 @@ class Controller:
             rate = tokens / (spent + costs.reading(rows + count))
             if rate > best:
                 best, kept = rate, count
+        if len(pairs) == 1 and self.chains and likely[0] and len(proposals[0].scores) == len(likely[0]):
+            self.branching.learn(best / self._chain_rate(proposals[0], likely[0], plans[0], costs))
         if kept == len(chances):
             return list(proposals)
         wanted = {(-index, -node) for _, index, node in chances[:kept]}
         return [
-            only(proposal, [(index, node) in wanted for node in range(len(proposal.tokens))])
-            for index, proposal in enumerate(proposals)
+            own if plan.chain else only(own, [(index, node) in wanted for node in range(len(own.tokens))])
+            for index, (own, plan) in enumerate(pairs)
         ]
+
+    def _chain_rate(self, tree: Proposal, likely: Sequence[float], plan: Plan, costs: Costs) -> float:
+        """Tokens per second of the best chain instead of a tree, by the odds of its own nodes."""
+        tokens, last = [1.0], ROOT
+        for node, parent in enumerate(tree.parents):
+            if parent == last:
+                tokens.append(tokens[-1] + likely[node])
+                last = node
+        sizes = [size for size in self.block_sizes if size <= plan.block_size]
+        spent = [costs.drafting([Plan(size, chain=True)]) + costs.reading(size) for size in sizes]
+        return max(tokens[:size][-1] / seconds for size, seconds in zip(sizes, spent, strict=True))
 
     def learn(self, pace: Pace, plan: Plan, proposal: Proposal, path: Sequence[int], checked: int) -> None:
         """Take in how a proposal fared: `path` are the nodes that agreed, `checked` the places that were judged.
@@ -107,7 +138,9 @@ class Controller:
         """
         drafted = proposal.parents[: len(proposal.scores)]
         if not drafted:
-            if plan.drafts:
+            if plan.chain and proposal.tokens:
+                pace.count(len(path), 1.0)
+            elif plan.drafts:
                 pace.in_vain(rest=not proposal.tokens)
             return
         path = [node for node in path if node < len(drafted)]
@@ -158,7 +191,7 @@ class Controller:
         expected = costs.drafting(plans) + costs.reading(rows)
         self.drift.learn(any(plan.drafts for plan in plans), seconds / expected)
 
-    def _plan(self, pace: Pace, costs: Costs, sequences: int) -> Plan:
+    def _plan(self, pace: Pace, costs: Costs, sequences: int, copied: bool) -> Plan:
         if pace.resting > 1:
             return pace.pause()
         if not pace.drafted and not self.habit.known:
@@ -166,10 +199,11 @@ class Controller:
         if pace.drafted and pace.drafted % _LOOK_AROUND == 0:
             steps = self.steps[pace.drafted // _LOOK_AROUND % len(self.steps)]
             return Plan(self.block_sizes[-1], steps, "look around")
-        if pace.held and pace.latest:
+        chain = self.chains and not copied and self.branching.gain <= _BRANCHES
+        if pace.held and pace.latest and pace.plan.chain == chain:
             pace.held -= 1
             return pace.plan
-        best, tokens, seconds = self._best(pace, costs, sequences)
+        best, tokens, seconds = self._best(pace, costs, sequences, chain)
         rate = tokens / seconds / self.drift.drafted
         plain = sequences / costs.reading(sequences) / self.drift.plain
         pays = rate > _MARGIN * plain
@@ -186,14 +220,15 @@ class Controller:
         pace.held = _HELD if pays else 0
         return pace.plan
 
-    def _best(self, pace: Pace, costs: Costs, sequences: int) -> tuple[Plan, float, float]:
+    def _best(self, pace: Pace, costs: Costs, sequences: int, chain: bool) -> tuple[Plan, float, float]:
         """The block and the steps with the most tokens per second, and both of these, as measured beforehand."""
         best = PLAIN, 0.0, 1.0
-        for steps in self.steps:
-            outlook = _outlook(self._accepted(pace, steps), pace.width, costs, sequences)
+        for steps in (1,) if chain else self.steps:
+            outlook = _outlook(self._accepted(pace, steps), 1.0 if chain else pace.width, costs, sequences)
             for size in self.block_sizes:
-                plan = Plan(size, steps)
-                tokens, seconds = _fastest(outlook[:size], costs.drafting([plan] * sequences))
+                plan = Plan(size, steps, chain=chain)
+                depths = outlook[size - 1 : size] if chain else outlook[:size]
+                tokens, seconds = _fastest(depths, costs.drafting([plan] * sequences))
                 if tokens * best[2] > best[1] * seconds:
                     best = plan, tokens, seconds
         return best

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Many
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -106,7 +106,8 @@ class CostBook:
         try:
             kept = json.loads(self._place(context).read_text(encoding="utf-8"))
             curves = [{int(size): float(seconds) for size, seconds in kept[name].items()} for name in _KINDS]
-            return Costs(*curves) if all(map(_sound, curves)) else None
+            sound = _sound(curves[0]) and _sound(curves[1]) and all(map(_positive, curves[2].values()))
+            return Costs(*curves) if sound else None
         except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return None  # not measured yet, or by nobody who finished
 
@@ -116,9 +117,12 @@ class CostBook:
         read, propose = self.drafting.target.read, self.drafting.propose
         reads = _runs({rows: partial(read, sequences, [_tree(rows - 1)]) for rows in self._rows})
         drafts = _runs({size: partial(propose, sequences, [Plan(size)]) for size in self.block_sizes})
-        costs = Costs(_curve(reads), _curve(drafts))
-        if _steady(reads) and _steady(drafts):
-            kept = {"of": self._facts(context), "read": costs.read, "draft": costs.draft}
+        unscored = replace(self.drafting, scored=False).propose
+        sizes = self.block_sizes if self.drafting.may_chain else ()
+        chains = _runs({size: partial(unscored, sequences, [Plan(size, chain=True)]) for size in sizes})
+        costs = Costs(_curve(reads), _curve(drafts), _curve(chains))
+        if all(map(_steady, (reads, drafts, chains))):
+            kept = {"of": self._facts(context), **{name: getattr(costs, name) for name in _KINDS}}
             with suppress(OSError):  # a home that cannot be written to: measured again next time
                 write_text(self._place(context), json.dumps(kept, indent=1))
         return costs
@@ -149,7 +153,7 @@ class CostBook:
         }
 
 
-_KINDS = ("read", "draft")
+_KINDS = ("read", "draft", "chain")
 
 
 def _sequence(drafting: Drafting, context: int, rows: int) -> Sequence:
@@ -164,7 +168,11 @@ def _sequence(drafting: Drafting, context: int, rows: int) -> Sequence:
 
 def _sound(curve: dict[int, float]) -> bool:
     """Costs that are all positive."""
-    return bool(curve) and all(0.0 < seconds < math.inf for seconds in curve.values())
+    return bool(curve) and all(map(_positive, curve.values()))
+
+
+def _positive(seconds: float) -> bool:
+    return 0.0 < seconds < math.inf
 
 
 def _tree(nodes: int) -> Proposal:
@@ -179,6 +187,8 @@ def _runs(work: Mapping[int, Callable[[], object]]) -> dict[int, list[float]]:
     ends and the middle: `Costs` draws lines.
     """
     sizes = sorted(work)
+    if not sizes:
+        return {}
     needed = [sizes[0], sizes[-1], sizes[len(sizes) // 2]] * 2
     runs: dict[int, list[float]] = {size: [] for size in sizes}
     work[sizes[0]]()  # weights come into memory

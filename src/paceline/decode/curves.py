@@ -17,13 +17,16 @@ class Costs:
 
     Attributes:
         read: of a pass of the target, by the rows of all sequences together.
-        draft: of a pass of the drafter with all that makes a proposal of it, by the rows of all blocks together.
+        draft: of a pass of the drafter with all that makes trees of it, by the rows of all blocks together.
+        chain: the same where nothing but chains is made of it; empty where that is not done.
     """
 
     read: dict[int, float]
     draft: dict[int, float]
+    chain: dict[int, float] = field(default_factory=dict)
     _readings: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
     _draftings: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
+    _chainings: dict[int, float] = field(default_factory=dict, compare=False, repr=False)
 
     def reading(self, rows: int) -> float:
         """Seconds of the target for so many rows."""
@@ -41,6 +44,8 @@ class Costs:
         if not drawn:
             return 0.0
         rows = sum(plan.block_size for plan in drawn)
+        if all(plan.chain for plan in drawn):
+            return _looked_up(self._chainings, self.chain or self.draft, rows)
         return max(plan.steps for plan in drawn) * _looked_up(self._draftings, self.draft, rows)
 
 

@@ -39,12 +39,20 @@ _POOL = 2
 
 
 class _Asked(NamedTuple):
-    """A sequence that is to draft, how deep, in how many passes at most, and how probable a draft has to be."""
+    """A sequence that is to draft.
+
+    Attributes:
+        slots: how deep.
+        steps: in how many passes at most.
+        least: how probable a draft has to be.
+        chain: only the drafter's own choices are wanted.
+    """
 
     sequence: Sequence
     slots: int
     steps: int
     least: float
+    chain: bool
 
 
 @dataclass(slots=True)
@@ -118,7 +126,7 @@ class Drafting:
         Near its limit an answer gets a shorter block, as in the reference implementation.
         """
         asked = [
-            _Asked(sequence, min(plan.block_size - 1, sequence.remaining_tokens), plan.steps, plan.least)
+            _Asked(sequence, min(plan.block_size - 1, sequence.remaining_tokens), plan.steps, plan.least, plan.chain)
             for sequence, plan in zip(sequences, plans, strict=True)
         ]
         drafting = [each for each in asked if each.slots]
@@ -130,7 +138,14 @@ class Drafting:
         weighed = self._selector is not None or self.joint is not None
         if weighed or any(each.steps > 1 or (self.settings.overlap and each.sequence.carried) for each in asked):
             return self._denoised
-        return self._chains if self.settings.is_plain and self.noisy and not self.scored else self._at_once
+        alone = self.settings.is_plain or all(each.chain for each in asked)
+        return self._chains if alone and self.noisy and not self.scored else self._at_once
+
+    @property
+    def may_chain(self) -> bool:
+        """Whether a plan may ask for chains: where trees would be drafted otherwise, in one way or the other."""
+        rules = self._selector is not None or self.joint is not None or self.settings.overlap > 0
+        return self.settings.may_branch and not rules
 
     @property
     def _selector(self) -> CandidateSelector | None:
@@ -195,6 +210,8 @@ class Drafting:
 
     def _limits(self, asked: _Asked) -> tuple[int, int, float]:
         """Nodes, candidates, and how probable a node has to be."""
+        if asked.chain:
+            return asked.slots, 1, 0.0
         return self._nodes(asked.slots), self.settings.candidates, asked.least
 
     def _nodes(self, slots: int) -> int:

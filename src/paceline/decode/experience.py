@@ -13,7 +13,18 @@ from typing import NamedTuple
 
 from paceline.plan import PLAIN, Plan
 
-__all__ = ["SHORTEST_REST", "Acceptance", "Awaited", "Calibration", "Copies", "Drift", "Habit", "Pace", "longer"]
+__all__ = [
+    "SHORTEST_REST",
+    "Acceptance",
+    "Awaited",
+    "Branching",
+    "Calibration",
+    "Copies",
+    "Drift",
+    "Habit",
+    "Pace",
+    "longer",
+]
 
 _PRIOR = 0.7
 """Conditional acceptance before anything was seen."""
@@ -31,6 +42,9 @@ SHORTEST_REST, LONGEST_REST = 8, 64
 """Plain rounds after the first trial in vain, and at most; each time four times as many."""
 
 _BINS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.97)
+
+_NEWS = 0.2
+"""What the newest round tells of branches: there are few that tell."""
 
 _LENGTHS = (2, 4, 8, 16)
 _COPY_MEMORY = 0.98
@@ -62,6 +76,8 @@ class Acceptance:
             own = _shifted(common, own, before)
             if place < len(checked):
                 own = (accepted[place] + weight * own) / (checked[place] + weight)
+            elif own > common:
+                own = (own + common) / 2  # that it goes better than usual is the less known the deeper it goes
             before = common
             found.append(own)
         return found
@@ -216,6 +232,17 @@ class Copies:
         place = bisect.bisect(_LENGTHS, length)
         self.right[place] = _COPY_MEMORY * self.right[place] + right
         self.seen[place] = _COPY_MEMORY * self.seen[place] + 1.0
+
+
+@dataclass(slots=True)
+class Branching:
+    """What trees gain over chains, by tokens per second: a fading mean of what both are expected to give."""
+
+    gain: float = 1.0
+
+    def learn(self, gain: float) -> None:
+        """Take in a round for which both are known."""
+        self.gain += _NEWS * (gain - self.gain)
 
 
 @dataclass(slots=True)

@@ -31,7 +31,7 @@ from paceline.models.transformer import Transformer
 
 __all__ = ["Parts", "decoder_of", "target_of"]
 
-_BLOCKS = (4, 8, 12, 16)
+_BLOCKS = (4, 6, 8, 12, 16)
 """What the machine chooses from, beside the drafter's own block."""
 
 
@@ -101,6 +101,6 @@ def _controller(target: Target, drafter: Drafter, settings: Speculation, joint: 
     longest = drafter.spec.block_size
     sizes = (*(size for size in _BLOCKS if size < longest), longest)
     first = min(first_block_size(target.model.spec.hidden_size), longest)
-    book = CostBook(Drafting(target, drafter, settings, joint, scored=True), sizes)
+    drafting = Drafting(target, drafter, settings, joint, scored=True)
     steps = tuple(dict.fromkeys((1, settings.diffusion_steps)))
-    return Controller(book.costs, sizes, first, steps)
+    return Controller(CostBook(drafting, sizes).costs, sizes, first, steps, drafting.may_chain)
