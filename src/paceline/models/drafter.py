@@ -84,7 +84,7 @@ class Drafter(nn.Module):
         found = None if self._native is None else self._native.states(Asked(tokens, positions, attend))
         if found is not None:
             return found[0]
-        x = self.embed(tokens)
+        x = self.embed(tokens).to(self.norm.weight.dtype)
         if self.spec.input_embedding_scale != 1.0:
             x = x * self.spec.input_embedding_scale
         turn = self.rotary(positions, x.dtype)

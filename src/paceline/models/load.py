@@ -62,11 +62,10 @@ def load_transformer(
     dtype = dtype or state["embed.weight"].dtype
     form = _Form(dtype, attention_dtype or dtype, torch.device(device), int8_group, keep_weights)
     _fill(model, state, form)
-    if spec.tied_head:
+    if spec.tied_head and not form.lean:  # otherwise the head gives back what it has packed
         # Filling made two parameters of the one tensor.
         model.head.weight = nn.Parameter(model.embed.weight)
         model.embed.weight = model.head.weight
-        model.head.keeps_weight = True
     if not trainable:
         _prepare(model, form)
     return model
@@ -100,11 +99,10 @@ def load_drafter(
             "taken. If the drafter was trained on others, few of its drafts will be accepted.",
             stacklevel=2,
         )
-    lent = target.embed.weight
     state = fuse(read_tensors(folder), spec)
     with _Unfilled():
         drafter = Drafter(spec, target)
-    dtype, device = dtype or lent.dtype, torch.device(device or lent.device)
+    dtype, device = dtype or target.head.weight.dtype, torch.device(device or target.embed.weight.device)
     form = _Form(dtype, dtype, device, int8_group, keep_weights)
     _fill(drafter, state, form)
     if not trainable:
@@ -180,7 +178,10 @@ class _Form(NamedTuple):
 
     @property
     def lean(self) -> bool:
-        """Weights of products are converted as they are packed, one by one, and given back."""
+        """Weights of products are converted as they are packed, one by one, and given back.
+
+        An embedding in bfloat16 stays where it is: in the file, of which the system keeps in memory what is looked up.
+        """
         return not self.keep_weights and native.applies(self.dtype, self.device)
 
 
@@ -202,7 +203,9 @@ def _fill(module: Transformer | Drafter, state: dict[str, Tensor], form: _Form) 
             told = f"The checkpoint's {name} holds a number that is not finite."
             raise CheckpointError(told, remedy="It cannot be rounded to int8; use another precision.")
         dtype = form.dtype if owner in wholes else form.norm_dtype
-        as_it_is = form.lean and owner in products and own == "weight" and tensor.is_floating_point()
+        of_product = owner in products and own == "weight" and tensor.is_floating_point()
+        of_embedding = owner in wholes - products.keys() and tensor.dtype == torch.bfloat16
+        as_it_is = form.lean and (of_product or of_embedding)
         converted[name] = tensor if as_it_is else tensor.to(form.device, dtype)
     module.load_state_dict(converted, assign=True)
     for product in products.values():
