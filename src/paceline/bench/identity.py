@@ -104,7 +104,7 @@ def _certify(target: Target, prompt: Many[int], sampling: Sampling, seed: int, t
         scores = widen(process(target.model.head(hidden), sampling, sequence.counts, chain(path[:-1]), target.banned()))
         own = choose(scores, sampling, sequence.noise, range(first, first + len(path))).tolist()
         for row in (row for row, token in enumerate(path) if token != own[row]):
-            allowed = tolerance(target.model.head.weight.dtype, _largest(scores[row]))
+            allowed = tolerance(target.model.product_dtype, _largest(scores[row]))
             if not _reachable(scores[row], own[row], path[row], allowed, sequence=sequence, position=first + row):
                 return Verdict(False, near_ties, first + row - len(prompt))
             near_ties += 1

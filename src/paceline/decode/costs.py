@@ -139,7 +139,7 @@ class CostBook:
             "target": _shape(asdict(target.model.spec)),
             "drafter": _shape(asdict(drafting.drafter.spec)),
             "dtypes": [
-                str(each.dtype) for each in (target.model.head.weight, target.model, drafting.drafter.fc.weight)
+                str(each) for each in (target.model.product_dtype, target.model.dtype, drafting.drafter.fc.weight.dtype)
             ],
             "proposed": [settings.candidates, settings.max_nodes, settings.draft_temperature, str(settings.rescorer)],
             "rows": self._rows,

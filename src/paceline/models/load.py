@@ -102,7 +102,7 @@ def load_drafter(
     state = fuse(read_tensors(folder), spec)
     with _Unfilled():
         drafter = Drafter(spec, target)
-    dtype, device = dtype or target.head.weight.dtype, torch.device(device or target.embed.weight.device)
+    dtype, device = dtype or target.product_dtype, torch.device(device or target.embed.weight.device)
     form = _Form(dtype, dtype, device, int8_group, keep_weights)
     _fill(drafter, state, form)
     if not trainable:

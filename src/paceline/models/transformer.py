@@ -119,6 +119,12 @@ class Transformer(nn.Module):
         """Precision of attention, of its keys and values, of the norms and of all that a pass gives."""
         return self.norm.weight.dtype
 
+    @property
+    def product_dtype(self) -> torch.dtype:
+        """Precision of the products' weights, whether they are still held or were packed."""
+        layer = cast(Layer, self.layers[0])
+        return layer.qkv.weight.dtype
+
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int] = ()) -> Output:
         """Run a flat batch.
 
