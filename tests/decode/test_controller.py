@@ -10,7 +10,7 @@ import pytest
 
 from paceline.decode.controller import Controller, first_block_size
 from paceline.decode.curves import Costs
-from paceline.decode.experience import SHORTEST_REST, Pace
+from paceline.decode.experience import SHORTEST_REST, Pace, longer
 from paceline.decode.speculation import PLAIN, Plan
 from paceline.decode.tree import EMPTY, Proposal, chain, merged
 
@@ -109,13 +109,14 @@ def test_drafting_goes_on_as_soon_as_a_trial_succeeds() -> None:
 
 
 def test_a_new_answer_is_expected_to_be_like_those_before() -> None:
-    """Where drafts were in vain it rests at once; and drafts as soon as a trial succeeds."""
+    """Where drafts were in vain it rests at once, for long; and drafts as soon as a trial succeeds."""
     it = controller(FLAT)
     for _ in range(20):
         answer(it, Pace(), Plan(8), chain_of(0.5), [9])
     pace = Pace()
-    told = [it.plans([pace], 10)[0] for _ in range(SHORTEST_REST + 1)]
-    assert [plan.reason for plan in told] == ["rest"] * SHORTEST_REST + ["trial"]
+    rest = longer(SHORTEST_REST)
+    told = [it.plans([pace], 10)[0] for _ in range(rest + 1)]
+    assert [plan.reason for plan in told] == ["rest"] * rest + ["trial"]
     for _ in range(3):
         answer(it, pace, told[-1], chain_of(0.9, 0.8, 0.7), [0, 1, 2, 9])
     assert it.plans([pace], 10)[0].reason == "best"

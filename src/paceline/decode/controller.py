@@ -40,6 +40,9 @@ _LOOK_AROUND = 16
 _MARGIN = 1.05
 """Drafts have to be expected to be so much faster than none: odds are estimates, and of many the best one flatters."""
 
+_HOPELESS = 0.8
+"""A new answer first rests for longer where those before it leave drafts no more than so much of the plain speed."""
+
 _HELD = 2
 """So many rounds more a plan stands that pays, as long as drafts are accepted: to think takes time, too."""
 
@@ -209,6 +212,8 @@ class Controller:
         pays = rate > _MARGIN * plain
         paid = pace.drafted > 0 and sequences * (1 + pace.latest) / seconds / self.drift.drafted > _MARGIN * plain
         if not pays and not paid and pace.resting == 0:
+            if not pace.drafted and rate < _HOPELESS * plain:
+                pace.rest = longer(pace.rest)
             pace.resting, pace.rest = pace.rest, longer(pace.rest)
             return Plan(1, 1, "rest", rate, plain, pace.resting - 1)
         pace.resting = 0  # after a rest it is tried in any case, and again where it paid
