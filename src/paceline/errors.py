@@ -5,6 +5,8 @@ PacelineError
 │   └── ContextOverflow     400  the prompt does not fit the model's context
 ├── ConfigError             400  a setting of the engine, a profile or a file that cannot be used
 │   └── SettingError        400  the same, told of settings by name, so that it can be said where they were set
+├── Unavailable             503  an engine that takes no requests at the moment
+│   └── QueueFull           429  as many wait as may
 ├── TrainingError           500  data, or a checkpoint of a run, that training cannot go on with
 └── CheckpointError         500  a model folder that cannot be loaded
     ├── UnsafeCheckpoint    500  pickle, remote code or a file built to mislead
@@ -25,8 +27,10 @@ __all__ = [
     "ConfigError",
     "ContextOverflow",
     "PacelineError",
+    "QueueFull",
     "SettingError",
     "TrainingError",
+    "Unavailable",
     "UnsafeCheckpoint",
     "UnsupportedModel",
     "VocabularyMismatch",
@@ -100,6 +104,21 @@ class SettingError(ConfigError):
             key, where = places.get(name, (name, ""))
             told[key] = words + where
         return SettingError(told, self.so, remedy=self.remedy)
+
+
+class Unavailable(PacelineError):
+    """An engine that takes no requests at the moment: it drains, or is closed."""
+
+    http_status = 503
+
+
+class QueueFull(Unavailable):
+    """As many requests wait as may; names how many."""
+
+    http_status = 429
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(f"{waiting} requests wait, and no more may.", remedy="Try again in a while.")
 
 
 class TrainingError(PacelineError):

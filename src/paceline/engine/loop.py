@@ -19,7 +19,7 @@ from paceline.engine.stop import Stopper
 from paceline.request import Sampling
 from paceline.text import Detokenizer, Tokenizer
 
-__all__ = ["Answer", "Decoder", "Job", "State", "run"]
+__all__ = ["Answer", "Decoder", "Job", "State", "opened", "run"]
 
 
 class State(Protocol):
@@ -121,7 +121,7 @@ def run(
     active: list[Answer[Own]] = []
     while waiting or active:
         admitted = [
-            _admit(decoder, waiting.popleft(), tokenizer, end_token_ids)
+            opened(decoder, waiting.popleft(), tokenizer, end_token_ids)
             for _ in range(min(max_batch - len(active), len(waiting)))
         ]
         if admitted:
@@ -137,7 +137,8 @@ def run(
             active = [answer for answer in active if answer.finish_reason is None]
 
 
-def _admit(decoder: Decoder[Own], job: Job, tokenizer: Tokenizer | None, end_token_ids: frozenset[int]) -> Answer[Own]:
+def opened(decoder: Decoder[Own], job: Job, tokenizer: Tokenizer | None, end_token_ids: frozenset[int]) -> Answer[Own]:
+    """A new answer to a job that `check` let pass; nothing has been read yet."""
     started = time.perf_counter()
     state = decoder.open(job.prompt, job.sampling, job.seed, job.suffix)
     stopper = Stopper(job.sampling, end_token_ids, state.remaining_tokens, Detokenizer(tokenizer))
