@@ -1,4 +1,4 @@
-"""Types of the extension: source/module.cpp and the files that it binds."""
+"""Types of the extension: source/python."""
 
 from collections.abc import Sequence
 from typing import Any
