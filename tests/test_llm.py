@@ -378,7 +378,7 @@ def test_method_in_effect(plain: LLM, mute: LLM) -> None:
 def test_a_profile_is_beneath_the_keywords() -> None:
     def facts(**settings: Any) -> tuple[object, ...]:
         llm = LLM(TARGET, drafter=DRAFT, **settings)
-        own: Any = llm._decoder
+        own: Any = llm.decoder
         return llm.model.embed.weight.dtype, llm.max_batch, own.settings.block_size, own.settings.diffusion_steps
 
     assert facts(profile="edge") == (torch.bfloat16, 1, 8, 4)
@@ -390,7 +390,7 @@ def test_a_profile_is_beneath_the_keywords() -> None:
 
 def test_a_section_counts_for_its_method_alone() -> None:
     sections: Any = {"dflash_params": {"block_size": 12, "overlap": 3}, "apd_params": {"alpha": 0.6, "window_size": 8}}
-    own: Any = LLM(TARGET, drafter=DRAFT, **sections)._decoder
+    own: Any = LLM(TARGET, drafter=DRAFT, **sections).decoder
     assert (own.settings.block_size, own.settings.overlap) == (12, 3)
     assert LLM(TARGET, method="ar", **sections).method == "ar"
     with pytest.raises(ConfigError, match=r"dflash_params.block_size is 12 and block_size is 4\."):

@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from paceline.async_llm import AsyncLLM
     from paceline.completion import Chunk, Completion, Stats, Usage
     from paceline.errors import PacelineError
     from paceline.llm import LLM
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM",
+    "AsyncLLM",
     "Chunk",
     "Completion",
     "Infill",
@@ -30,6 +32,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AsyncLLM": "paceline.async_llm",
     "LLM": "paceline.llm",
     "PacelineError": "paceline.errors",
     **dict.fromkeys(("Infill", "Sampling"), "paceline.request"),

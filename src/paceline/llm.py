@@ -134,12 +134,12 @@ class LLM:
             known=known,
             scored=explain,
         )
-        self._decoder: Decoder[Any] = decoder_of(choice.method, parts)
+        self.decoder: Decoder[Any] = decoder_of(choice.method, parts)
 
     @property
     def method(self) -> str:
         """The method in effect, "ar", "dflash", "lookup", "diffusion" or "apd"."""
-        return self._decoder.name
+        return self.decoder.name
 
     @property
     def target(self) -> Target:
@@ -164,7 +164,7 @@ class LLM:
         Raises:
             BadRequest: a prompt or setting that cannot be served; nothing has been decoded then.
         """
-        jobs = self._jobs(prompts, sampling)
+        jobs = self.jobs(prompts, sampling)
         done = [chunk.completion for _, chunk in self._run(jobs) if chunk.completion is not None]
         return sorted(done, key=lambda completion: (completion.prompt_index, completion.choice_index))
 
@@ -173,7 +173,7 @@ class LLM:
 
         The joined texts equal the text of `generate`.
         """
-        jobs = self._jobs([prompt], sampling)
+        jobs = self.jobs([prompt], sampling)
         if len(jobs) != 1:
             raise BadRequest("stream gives one answer.", remedy="Use n = 1, or generate.", param="n")
         return (chunk for _, chunk in self._run(jobs))
@@ -188,10 +188,12 @@ class LLM:
             return [plain(item) for item in prompt]
         return self._tokenizer_for("chat messages").encode_chat(cast(Sequence[Message], prompt))
 
-    def _run(self, jobs: list[Job]) -> Iterator[tuple[Any, Chunk]]:
-        return run(self._decoder, jobs, self.tokenizer, self.end_token_ids, self.max_batch)
+    def jobs(self, prompts: Prompt | Sequence[Prompt], sampling: Sampling | Sequence[Sampling] | None) -> list[Job]:
+        """What is to be decoded for these, as `generate` has them, each with a seed.
 
-    def _jobs(self, prompts: Prompt | Sequence[Prompt], sampling: Sampling | Sequence[Sampling] | None) -> list[Job]:
+        Raises:
+            BadRequest: as `generate`.
+        """
         many = cast(Sequence[Prompt], [prompts] if _is_one(prompts) else prompts)
         one = Sampling() if sampling is None else sampling
         settings = list(one) if isinstance(one, Sequence) else [one] * len(many)
@@ -205,11 +207,14 @@ class LLM:
                 message = "stop is set, but the checkpoint has no tokenizer."
                 raise BadRequest(message, remedy="Use stop_token_ids.", param="stop")
             tokens, suffix = self._sides(prompt)
-            self._decoder.check(tokens, setting, suffix)
+            self.decoder.check(tokens, setting, suffix)
             seed = draw_seed() if setting.seed is None else setting.seed
             seeds = [derive_seed(seed, choice) for choice in range(setting.n)]
             jobs += [Job(tokens, setting, own, index, choice, suffix) for choice, own in enumerate(seeds)]
         return jobs
+
+    def _run(self, jobs: list[Job]) -> Iterator[tuple[Any, Chunk]]:
+        return run(self.decoder, jobs, self.tokenizer, self.end_token_ids, self.max_batch)
 
     def _sides(self, prompt: Prompt) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The token ids before the answer, and those behind it."""

@@ -13,6 +13,7 @@ Knows nothing of models, text and protocols.
 
 from __future__ import annotations
 
+import atexit
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -76,6 +77,7 @@ class Engine:
         self._draining = self._closed = False
         self._thread = threading.Thread(target=self._serve, name="paceline-engine", daemon=True)
         self._thread.start()
+        atexit.register(self.close)  # who forgets it would end the process in the middle of a round
 
     def __enter__(self) -> Engine:
         return self
@@ -122,6 +124,7 @@ class Engine:
                 task.cancelled = True
             self._changed.notify_all()
         self._thread.join()
+        atexit.unregister(self.close)
 
     def _cancel(self, stream: Stream) -> None:
         with self._changed:
