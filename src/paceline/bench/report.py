@@ -84,6 +84,8 @@ def save_plot(result: Result, path: Path) -> None:
         from paceline.bench.memory_plot import draw
     elif result["bench"] == "kernels":
         from paceline.bench.kernel_plot import draw
+    elif result["bench"] == "throughput":
+        from paceline.bench.throughput_plot import draw
     elif result["bench"] in ("quality", "frontier"):
         from paceline.bench.frontier_plot import draw
     else:

@@ -12,10 +12,11 @@ from paceline.bench.kernel_options import KernelBench
 from paceline.bench.memory_options import MemoryBench
 from paceline.bench.options import CurveBench, DecodeBench, Workload
 from paceline.bench.quality_options import FrontierBench, QualityBench
+from paceline.bench.throughput_options import ThroughputBench
 from paceline.cli.flags import configured
 from paceline.cli.options import check_threads, place
 
-__all__ = ["app", "curve", "decode", "frontier", "kernels", "memory", "quality"]
+__all__ = ["app", "curve", "decode", "frontier", "kernels", "memory", "quality", "throughput"]
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Measure speed and memory, and check the output.")
 
@@ -90,6 +91,18 @@ def memory(*, json: Json = None, plot: Plot = None, options: MemoryBench) -> Non
     _check_places(json, plot)
     result = bench_memory(options)
     show_memory(result)
+    _save(result, json, plot)
+
+
+@app.command("throughput")
+@configured(prompts_per_scenario=8, max_tokens=64, repeats=1)
+def throughput(*, json: Json = None, plot: Plot = None, options: ThroughputBench) -> None:
+    """Many requests at random times: what they wait, and how many are served, one and several at a time."""
+    from paceline.bench.throughput import bench_throughput
+    from paceline.bench.throughput_report import show_throughput
+
+    result = _measured(bench_throughput, options, json, plot)
+    show_throughput(result)
     _save(result, json, plot)
 
 
