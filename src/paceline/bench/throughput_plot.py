@@ -1,4 +1,4 @@
-"""The picture of a throughput benchmark: what requests wait, over how many are served.
+"""The picture of a throughput benchmark: what requests wait, over how many arrive.
 
 Needs matplotlib. Knows only the plain data of a result.
 """
@@ -24,13 +24,13 @@ def draw(result: Mapping[str, Any]) -> Figure:
             asked = good["method"], good["running"]
             own = [each for each in result["points"] if (each["method"], each["running"]) == asked]
             label = f"{good['method']}, {good['running']} at a time"
-            served = [each["requests_per_second"] for each in own]
-            axes.plot(served, [each["latency"][name] for each in own], marker="o", markersize=4, label=label)
+            loads = [each["load"] for each in own]
+            axes.plot(loads, [each["latency"][name] for each in own], marker="o", markersize=4, label=label)
         axes.set_yscale("log")
-        axes.set_xlabel("requests per second")
+        axes.set_xlabel("load: 1 is what plain decoding serves one at a time")
         axes.set_ylabel(f"latency in seconds, {name}")
         tidy(axes)
     axes.legend(frameon=False, fontsize=8)
     models = measured_models(result["settings"])
-    figure.suptitle(f"{models}: what requests wait, over how many are served", fontsize=10)
+    figure.suptitle(f"{models}: what requests wait, over how many arrive", fontsize=10)
     return figure
