@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import tiny_cache, tiny_spec, tiny_transformer
+from tiny import tiny_cache, tiny_context, tiny_spec, tiny_transformer
 from torch import Tensor
 
 from paceline import native
 from paceline.cache.store import SequenceCache
 from paceline.models.attention import Attend, Segment, cached_attention
+from paceline.models.drafter import Drafter
 from paceline.models.spec import Spec
 from paceline.models.transformer import Output, Scored, Transformer, prepare
 
@@ -134,3 +135,22 @@ def _placed(
 def same(left: Tensor, right: Tensor) -> bool:
     """Equal to the bit, but for the sign of a zero."""
     return left.shape == right.shape and bool((left == right).all())
+
+
+def context_of(drafter: Drafter, past: int, seed: int = 5) -> SequenceCache:
+    """A drafter's cache with `past` rows of random keys and values."""
+    cache = tiny_context(drafter)
+    cache.room(past).copy_(torch.randn(cache.room(past).shape, generator=torch.Generator().manual_seed(seed)))
+    cache.advance(past)
+    return cache
+
+
+def blocks_of(
+    drafter: Drafter, pieces: Sequence[Piece], caches: Sequence[SequenceCache]
+) -> tuple[Tensor, Tensor, Attend, list[int]]:
+    """What a drafter is asked of one pass over all pieces, each of them a block."""
+    counts = [len(piece.tokens) for piece in pieces]
+    segments = [Segment(count, cache) for count, cache in zip(counts, caches, strict=True)]
+    tokens = torch.tensor([token for piece in pieces for token in piece.tokens])
+    places = torch.tensor([place for piece in pieces for place in piece.places])
+    return tokens, places, drafter.attention(segments), counts

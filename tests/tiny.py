@@ -128,7 +128,7 @@ def run_flat(
 
 def tiny_context(drafter: Drafter, features: Tensor | None = None) -> SequenceCache:
     """The context of one sequence of `drafter`, empty or of the features [tokens, taps * hidden] of its tokens."""
-    block, weight = drafter.spec.block, drafter.fc.weight
+    block, weight = drafter.spec.block, drafter.norm.weight
     cache = SequenceCache(block.num_layers, block.num_kv_heads, block.head_dim, 8, weight.dtype, weight.device)
     if features is not None:
         remember(drafter, cache, features)

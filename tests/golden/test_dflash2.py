@@ -18,6 +18,7 @@ from tiny import GOLDEN, fill_block, remember, run_flat, same_weights, tiny_cach
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
+from paceline.models.attention import Segment
 from paceline.models.drafter import Drafter
 from paceline.models.load import load_drafter, load_transformer
 from paceline.models.save import save_drafter
@@ -62,6 +63,20 @@ def test_the_selector(prompt: int, step: int) -> None:
     scores = unary + selector.pair_scores(hidden, before, candidates).squeeze(1)
     close(scores, EXPECTED[name + "selector_scores"])
     assert selector.select(hidden, logits, torch.tensor(anchor)).tolist() == chosen
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_states_and_logits_of_one_read(prompt: int) -> None:
+    """Native where it can be: all of the pass in one call."""
+    name, record = f"prompt{prompt}.step0.", CASES["cases"][prompt]["step0"]
+    drafter = pair()[1]
+    cache, block = tiny_context(drafter, EXPECTED[name + "target_features"]), record["block_token_ids"]
+    asked = torch.tensor(block), torch.tensor(record["position_ids"][-len(block) :])
+    rows = [len(block)]
+    hidden, logits = drafter.read(*asked, drafter.attention([Segment(*rows, cache)]), rows)
+    close(hidden, EXPECTED[name + "block_hidden"][1:])
+    close(logits, EXPECTED[name + "draft_logits"])
 
 
 @torch.no_grad()

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from compiled import Piece, filled, needs_native, packed, read
-from tiny import tiny_spec, tiny_transformer
+from compiled import Piece, blocks_of, context_of, filled, needs_native, packed, read
+from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer, write_checkpoint
 from torch import Tensor
 
 from paceline import native
 from paceline.models.attention import dense_attention
-from paceline.models.load import load_transformer
+from paceline.models.drafter import Drafter
+from paceline.models.drafter_spec import DFlash2
+from paceline.models.load import load_drafter, load_transformer
 from paceline.models.native_layers import NativeLayers
 from paceline.models.save import save_transformer
 from paceline.models.transformer import Transformer, prepare
@@ -96,6 +98,34 @@ def test_memory_holds_a_weight_once(checkpoint: Path) -> None:
     held = sum(parameter.numel() for parameter in lean.parameters() if not parameter.is_meta)
     norms = sum(parameter.numel() for name, parameter in lean.named_parameters() if "norm" in name)
     assert held == norms + lean.embed.weight.numel()
+
+
+@pytest.fixture
+def drafter_checkpoint(tmp_path: Path) -> Path:
+    target = tiny_transformer(tiny_spec(), dtype=torch.float32)
+    return write_checkpoint(tmp_path, tiny_drafter(tiny_drafter_spec(target.spec, v2=DFlash2(3, 8, 4, 5)), target))
+
+
+@pytest.mark.parametrize("int8_group", [0, 5])
+def test_a_drafter_of_version_2_without_weights(drafter_checkpoint: Path, int8_group: int, asked: list[bool]) -> None:
+    target = packed(tiny_spec())
+    kept, lean = (
+        load_drafter(drafter_checkpoint, target, torch.float32, int8_group=int8_group, keep_weights=keep)
+        for keep in (True, False)
+    )
+    assert torch.equal(block_states(kept), block_states(lean))
+    assert asked == [True, True]
+    held = {name for name, parameter in lean.named_parameters() if not parameter.is_meta}
+    assert not [name for name in held if "projection" in name]
+    assert len([name for name in held if name.startswith("couplings")]) == 2  # bases: no products
+
+
+def block_states(drafter: Drafter) -> Tensor:
+    pieces = [Piece([3, 63, 63], 4), Piece([1, 63, 63, 63], 6)]
+    caches = [context_of(drafter, piece.past) for piece in pieces]
+    with torch.inference_mode():
+        states: Tensor = drafter(*blocks_of(drafter, pieces, caches))
+    return states
 
 
 def test_torch_keeps_what_it_has_to_compute_with(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:

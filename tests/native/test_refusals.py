@@ -14,6 +14,7 @@ from paceline import native
 pytestmark = needs_native
 
 HIDDEN, HEADS, KV_HEADS, DIM, INNER, VOCAB = 12, 4, 2, 6, 10, 20
+KERNEL, GROUPS = 3, 4
 
 EMBEDDING = torch.zeros(VOCAB, HIDDEN)
 
@@ -33,12 +34,16 @@ def weights(**changes: Any) -> native.LayerWeights:
         out_bias=torch.ones(HIDDEN),
         gate_up_bias=None,
         down_bias=None,
+        attention_base=torch.ones(2, KERNEL, HIDDEN),
+        attention_projection=torch.ones(2 * KERNEL * GROUPS, HIDDEN),
+        mlp_base=None,
+        mlp_projection=None,
     )
     return layer._replace(**changes)
 
 
 def network(layer: native.LayerWeights | None = None, heads: int = HEADS, dim: int = DIM) -> native.Network:
-    sizes = native.Sizes(2, INNER, heads, KV_HEADS, dim, 1e-6)
+    sizes = native.Sizes(2, INNER, heads, KV_HEADS, dim, 1e-6, KERNEL, GROUPS)
     return native.Network(sizes, [layer or weights()] * 2, torch.ones(HIDDEN), EMBEDDING)
 
 
@@ -54,6 +59,14 @@ def network(layer: native.LayerWeights | None = None, heads: int = HEADS, dim: i
         {"gate_up": torch.ones(2 * INNER, HIDDEN - 1)},
         {"down": torch.ones(HIDDEN, INNER).half()},
         {"out_bias": torch.ones(HIDDEN - 1)},
+        {"attention_base": None},
+        {"mlp_projection": torch.ones(2 * KERNEL * GROUPS, HIDDEN)},
+        {"attention_base": torch.ones(2, KERNEL + 1, HIDDEN)},
+        {"attention_base": torch.ones(1, KERNEL, HIDDEN)},
+        {"attention_base": torch.ones(2, KERNEL, HIDDEN - 1)},
+        {"attention_base": torch.ones(2, KERNEL, HIDDEN, dtype=torch.float64)},
+        {"attention_projection": torch.ones(2 * KERNEL * GROUPS - 1, HIDDEN)},
+        {"attention_projection": torch.ones(2 * KERNEL * GROUPS, HIDDEN + 1)},
     ],
 )
 def test_weights(changes: dict[str, Any]) -> None:
@@ -92,8 +105,23 @@ def test_heads() -> None:
         network(dim=5)
 
 
-def test_other_numbers_of_layers_than_announced() -> None:
+@pytest.mark.parametrize("kernels", [(0, 4), (3, 0), (-3, -4), (3, 5), (2**62, 4), (2**24, 12)])
+def test_kernels(kernels: tuple[int, int]) -> None:
+    sizes = native.Sizes(2, INNER, HEADS, KV_HEADS, DIM, 1e-6, *kernels)
+    with pytest.raises(ValueError, match=r"kernel_|larger"):
+        native.Network(sizes, [], torch.ones(HIDDEN), EMBEDDING)
+
+
+def test_convolutions_in_a_network_that_has_none() -> None:
     sizes = native.Sizes(2, INNER, HEADS, KV_HEADS, DIM, 1e-6)
+    nothing = weights(attention_base=torch.ones(2, 0, HIDDEN), attention_projection=torch.ones(0, HIDDEN))
+    for layer in (weights(), nothing):
+        with pytest.raises(ValueError, match="no convolutions"):
+            native.Network(sizes, [layer], torch.ones(HIDDEN), EMBEDDING)
+
+
+def test_other_numbers_of_layers_than_announced() -> None:
+    sizes = native.Sizes(2, INNER, HEADS, KV_HEADS, DIM, 1e-6, KERNEL, GROUPS)
     with pytest.raises(ValueError, match="more layers"):
         native.Network(sizes, [weights()] * 3, torch.ones(HIDDEN), EMBEDDING)
     with pytest.raises(ValueError, match="missing"):
@@ -143,6 +171,9 @@ def test_what_is_right_is_accepted() -> None:
     assert features.shape == (4, 2 * HIDDEN)
     scores, _ = network().scores(batch(), head(), [1, 3])
     assert scores.shape == (2, 5)
+    states, same_scores = network().states_and_scores(batch(), head(), [1, 3])
+    assert states.shape == (2, HIDDEN)
+    assert torch.equal(same_scores, scores)
 
 
 @pytest.mark.parametrize(
@@ -184,6 +215,8 @@ def test_passes(changes: dict[str, Any]) -> None:
 def test_rows_to_score_that_are_not_there(scored: list[int]) -> None:
     with pytest.raises(ValueError, match="row to score"):
         network().scores(batch(), head(), scored)
+    with pytest.raises(ValueError, match="row to score"):
+        network().states_and_scores(batch(), head(), scored)
 
 
 def test_a_head_of_another_size() -> None:
@@ -193,7 +226,7 @@ def test_a_head_of_another_size() -> None:
 
 @pytest.mark.parametrize("embedding", [torch.zeros(VOCAB, HIDDEN + 1), torch.zeros(VOCAB, HIDDEN).half()])
 def test_embeddings(embedding: torch.Tensor) -> None:
-    sizes = native.Sizes(2, INNER, HEADS, KV_HEADS, DIM, 1e-6)
+    sizes = native.Sizes(2, INNER, HEADS, KV_HEADS, DIM, 1e-6, KERNEL, GROUPS)
     with pytest.raises((TypeError, ValueError)):
         native.Network(sizes, [weights()] * 2, torch.ones(HIDDEN), embedding)
 
@@ -204,3 +237,14 @@ def test_no_rows() -> None:
     nothing = batch(tokens=none, places=none, rows=[], taps=())
     assert network().states(nothing)[0].shape == (0, HIDDEN)
     assert network().scores(nothing, head(), [])[0].shape == (0, 5)
+    assert network().states_and_scores(nothing, head(), [])[0].shape == (0, HIDDEN)
+
+
+def test_hidden_states_of_other_rows() -> None:
+    given = network()
+    tokens, places, angles, segments, *rest, _ = batch()
+    own = [(each.cache.numpy(), *each[1:]) for each in segments]
+    passed = (tokens.numpy(), places.numpy(), *angles, own, *rest, (), None)
+    for shape in ((1, HIDDEN), (2, HIDDEN + 1)):
+        with pytest.raises(ValueError, match="scored rows, hidden"):
+            given._native.score(passed, head().packed, [1, 3], torch.empty(2, 5).numpy(), torch.empty(shape).numpy())

@@ -97,22 +97,20 @@ class Slots:
 
     def _logits(
         self, placed: tuple[Tensor, Tensor, Attend, list[int]], counts: list[int]
-    ) -> list[tuple[Tensor | None, Tensor]]:
-        """States, where there are any, and logits of every slot: [slots, hidden], [slots, vocab]."""
+    ) -> list[tuple[Tensor, Tensor]]:
+        """States and logits of every slot: [slots, hidden], [slots, vocab]."""
         hidden, logits = self.drafter.read(*placed)
         banned = self.target.banned(self.drafter.spec.mask_token_id)
         assert banned is not None
         logits.index_fill_(-1, banned, -torch.inf)  # in place: a copy takes as long as the choice
-        states = [None] * len(counts) if hidden is None else torch.split(hidden, counts)
-        return list(zip(states, torch.split(logits, counts), strict=True))
+        return list(zip(torch.split(hidden, counts), torch.split(logits, counts), strict=True))
 
-    def _ranked(self, sequence: Sequence, hidden: Tensor | None, logits: Tensor, spread: float) -> Candidates:
+    def _ranked(self, sequence: Sequence, hidden: Tensor, logits: Tensor, spread: float) -> Candidates:
         scores = widen(process(logits, sequence.sampling, sequence.counts))
         noise, places = sequence.noise if self.noisy else None, sequence.places(len(logits), EMPTY)
         ids, values = ranked(scores, sequence.sampling, noise, places, self.width, spread)
         if self.selector is None:
             return Candidates(ids, values)
-        assert hidden is not None, "a drafter with a selector gives states"
         drawn = torch.zeros_like(values)
         if noise is not None and not is_greedy(sequence.sampling):
             drawn = noise.at(places, ids).to(values.dtype)

@@ -75,12 +75,22 @@ class Convolution(nn.Module):
 
 
 class Coupling(nn.Module):
-    """Runs a layer with its convolutions."""
+    """Runs a layer with its convolutions.
+
+    Attributes:
+        kernel_size: rows that each sees, the row's own included.
+        kernel_groups: of channels, see `DFlash2`.
+    """
 
     def __init__(self, hidden_size: int, spec: DFlash2) -> None:
         super().__init__()
+        self.kernel_size, self.kernel_groups = spec.kernel_size, hidden_size // spec.group_size
         self.attention = Convolution(hidden_size, spec)
         self.mlp = Convolution(hidden_size, spec)
+
+    def linears(self) -> tuple[Linear, ...]:
+        """Its products."""
+        return self.attention.kernel_projection, self.mlp.kernel_projection
 
     def __call__(self, layer: Layer, x: Tensor, turn: Rotation, attend: Attend, lefts: Tensor) -> Tensor:
         """`forward`, kept or recomputed as `layer` says."""

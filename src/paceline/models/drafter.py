@@ -109,17 +109,16 @@ class Drafter(nn.Module):
 
     def read(
         self, tokens: Tensor, positions: Tensor, attend: Attend, block_rows: Sequence[int]
-    ) -> tuple[Tensor | None, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Of every slot, that is of all rows but the first of each block: hidden states, and logits [slots, vocab].
 
-        As `forward` and `logits`, in one call where passes are native; there are no hidden states then, which nothing
-        but a selector asks for.
+        As `forward` and `logits`, in one call where passes are native.
         """
         slots = _slots(block_rows)
         asked = Asked(tokens, positions, attend, rows=slots)
-        found = None if self._native is None else self._native.scores(asked)
+        found = None if self._native is None else self._native.states_and_scores(asked)
         if found is not None:
-            return None, self._scaled(found[0])
+            return found[0], self._scaled(found[1])
         hidden: Tensor = self(tokens, positions, attend, block_rows)[slots]
         return hidden, self.logits(hidden)
 
@@ -165,9 +164,9 @@ class Drafter(nn.Module):
         """Tabulate rotations, fuse what layers do to features, and pack the layers where passes are native."""
         self.rotary.tabulate(self._context_tokens, self.norm.weight)
         self.context.prepare()
-        if self.couplings is None:
-            ends = Ends(self.embed, self.norm, self.rotary, self.head, self.spec.input_embedding_scale)
-            self._native = pack(cast(list[Layer], list(self.layers)), ends, self.spec.block)
+        ends = Ends(self.embed, self.norm, self.rotary, self.head, self.spec.input_embedding_scale)
+        couplings = None if self.couplings is None else cast(list[Coupling], list(self.couplings))
+        self._native = pack(cast(list[Layer], list(self.layers)), ends, self.spec.block, couplings)
 
 
 def _couplings(spec: DrafterSpec) -> nn.ModuleList | None:

@@ -1,6 +1,7 @@
 """When a pass goes through the native network instead of torch: float32, on a CPU, over caches.
 
-Knows the modules of `models.transformer` and the rule; what the network computes, `paceline.native` knows.
+Knows the modules of `models.transformer`, those of `models.convolution` around their parts, and the rule; what the
+network computes, `paceline.native` knows.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from paceline.models.norm import RmsNorm
 from paceline.models.rotary import Rotary
 
 if TYPE_CHECKING:
+    from paceline.models.convolution import Coupling
     from paceline.models.spec import Spec
     from paceline.models.transformer import Layer
 
@@ -78,6 +80,11 @@ class NativeLayers:
         head, batch = self._head.native_product, self._batch(asked)
         return None if batch is None or head is None else self._network.scores(batch, head, _scored(asked))
 
+    def states_and_scores(self, asked: Asked) -> tuple[Tensor, Tensor] | None:
+        """Hidden states of the rows, and what the head makes of them."""
+        head, batch = self._head.native_product, self._batch(asked)
+        return None if batch is None or head is None else self._network.states_and_scores(batch, head, _scored(asked))
+
     def chosen(self, asked: Asked, draws: native.Draws) -> tuple[list[int], Tensor | None] | None:
         """What is drawn from these scores, and features of all rows."""
         head, batch = self._head.native_product, self._batch(asked)
@@ -104,31 +111,38 @@ class NativeLayers:
         return native.Batch(tokens, places, turn, rows, attend.causal, attend.windows, taps)
 
 
-def pack(layers: Sequence[Layer], ends: Ends, spec: Spec) -> NativeLayers | None:
+def pack(
+    layers: Sequence[Layer], ends: Ends, spec: Spec, couplings: Sequence[Coupling] | None = None
+) -> NativeLayers | None:
     """The native form of frozen layers; None where they do not compute in float32 on a CPU, or there is no extension.
 
     One layer after the other, so that those that do not keep their weights (`Linear`) are never held twice.
+
+    Args:
+        couplings: the convolutions of each layer, if there are any.
     """
     norm, embedding = ends.norm.weight, ends.embed.weight
     linears = [linear for layer in layers for linear in layer.linears()]
+    linears += [linear for coupling in couplings or () for linear in coupling.linears()]
     known = embedding.dtype in (torch.float32, torch.bfloat16)
     if not (known and native.applies_to(norm) and all(linear.native for linear in linears)):
         return None
+    kernels = (couplings[0].kernel_size, couplings[0].kernel_groups) if couplings else (0, 0)
     sizes = native.Sizes(
-        len(layers), spec.intermediate_size, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.norm_eps
+        len(layers), spec.intermediate_size, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.norm_eps, *kernels
     )
-    group = layers[0].qkv.int8_group
-    return NativeLayers(native.Network(sizes, _handed_over(layers), norm, embedding, ends.scale, group), ends)
+    group, weights = layers[0].qkv.int8_group, _handed_over(layers, couplings or [None] * len(layers))
+    return NativeLayers(native.Network(sizes, weights, norm, embedding, ends.scale, group), ends)
 
 
 def _scored(asked: Asked) -> Sequence[int]:
     return range(asked.tokens.shape[0]) if asked.rows is None else asked.rows
 
 
-def _handed_over(layers: Sequence[Layer]) -> Iterator[native.LayerWeights]:
-    for layer in layers:
-        yield _weights(layer)
-        for linear in layer.linears():
+def _handed_over(layers: Sequence[Layer], couplings: Sequence[Coupling | None]) -> Iterator[native.LayerWeights]:
+    for layer, coupling in zip(layers, couplings, strict=True):
+        yield _weights(layer) if coupling is None else _coupled(_weights(layer), coupling)
+        for linear in (*layer.linears(), *(() if coupling is None else coupling.linears())):
             linear.was_packed()
 
 
@@ -147,4 +161,14 @@ def _weights(layer: Layer) -> native.LayerWeights:
         out_bias=layer.out.bias,
         gate_up_bias=layer.gate_up.bias,
         down_bias=layer.down.bias,
+    )
+
+
+def _coupled(weights: native.LayerWeights, coupling: Coupling) -> native.LayerWeights:
+    around, of_mlp = coupling.attention, coupling.mlp
+    return weights._replace(
+        attention_base=around.base_kernel,
+        attention_projection=around.kernel_projection.weight.float(),
+        mlp_base=of_mlp.base_kernel,
+        mlp_projection=of_mlp.kernel_projection.weight.float(),
     )

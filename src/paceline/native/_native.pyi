@@ -52,6 +52,10 @@ class Layer:
         out_bias: Tensor | None,
         gate_up_bias: Tensor | None,
         down_bias: Tensor | None,
+        attention_base: Tensor | None,
+        attention_projection: Tensor | None,
+        mlp_base: Tensor | None,
+        mlp_projection: Tensor | None,
     ) -> None: ...
 
 _Batch = tuple[
@@ -72,7 +76,7 @@ class Network:
         self,
         pool: Pool,
         instructions: str,
-        sizes: tuple[int, int, int, int],
+        sizes: tuple[int, int, int, int, int, int],
         eps: float,
         norm: Tensor,
         layers: int,
@@ -82,7 +86,14 @@ class Network:
     ) -> None: ...
     def add(self, layer: Layer) -> None: ...
     def states(self, batch: _Batch, hidden: NDArray[Any]) -> None: ...
-    def score(self, batch: _Batch, head: Linear, rows: Sequence[int], scores: NDArray[Any]) -> None: ...
+    def score(
+        self,
+        batch: _Batch,
+        head: Linear,
+        rows: Sequence[int],
+        scores: NDArray[Any],
+        hidden: NDArray[Any] | None,
+    ) -> None: ...
     def choose(self, batch: _Batch, head: Linear, rows: Sequence[int], draws: _Draws) -> list[int]: ...
     def rank(
         self,

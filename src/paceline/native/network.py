@@ -1,7 +1,8 @@
 """A Transformer on a flat batch of rows, in one call.
 
 Embedding, pre-norm layers with RMSNorm, rotary positions, grouped-query attention and SwiGLU, the final norm, and where
-it is asked the head: what `models.transformer` does in torch, its oracle. Sums have a fixed order, so a row's result is
+it is asked the head: what `models.transformer` does in torch, its oracle; around attention and MLP the convolutions of
+`models.convolution`. Sums have a fixed order, so a row's result is
 the same to the bit whatever other rows, however many threads compute with it, and whether what it sees was cached, is
 its chain, or one branch of its tree. Knows nothing of models.
 """
@@ -38,6 +39,10 @@ class LayerWeights(NamedTuple):
         gate_up: [2 * intermediate, hidden], gates first.
         down: [hidden, intermediate].
         qkv_bias, out_bias, gate_up_bias, down_bias: one number for each output.
+        attention_base, mlp_base: [2, kernel_size, hidden], of the convolutions around these parts: of what goes in, and
+            of what comes out.
+        attention_projection, mlp_projection: [2 * kernel_size * kernel_groups, hidden], of what a row adds; of a part
+            both or neither.
     """
 
     attention_norm: Tensor
@@ -52,6 +57,10 @@ class LayerWeights(NamedTuple):
     out_bias: Tensor | None
     gate_up_bias: Tensor | None
     down_bias: Tensor | None
+    attention_base: Tensor | None = None
+    attention_projection: Tensor | None = None
+    mlp_base: Tensor | None = None
+    mlp_projection: Tensor | None = None
 
 
 class Rows(NamedTuple):
@@ -71,7 +80,12 @@ class Rows(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """What the shape of the final norm does not say of a network."""
+    """What the shape of the final norm does not say of a network.
+
+    Attributes:
+        kernel_size: rows that a convolution sees, the row's own and those before it in its sequence; 0: there is none.
+        kernel_groups: of channels; a row adds one number to the kernels of all channels of a group.
+    """
 
     layers: int
     intermediate: int
@@ -79,6 +93,8 @@ class Sizes(NamedTuple):
     kv_heads: int
     head_dim: int
     eps: float
+    kernel_size: int = 0
+    kernel_groups: int = 0
 
 
 class Batch(NamedTuple):
@@ -128,7 +144,7 @@ class Network:
         self._native = native.Network(
             pool(),
             instructions(),
-            tuple(sizes[1:5]),
+            (*sizes[1:5], sizes.kernel_size, sizes.kernel_groups),
             sizes.eps,
             plain(norm),
             sizes.layers,
@@ -165,8 +181,19 @@ class Network:
         """
         given, features = self._given(batch)
         scores = torch.empty(len(rows), head.outputs)
-        self._native.score(given, head.packed, rows, scores.numpy())
+        self._native.score(given, head.packed, rows, scores.numpy(), None)
         return scores, features
+
+    def states_and_scores(self, batch: Batch, head: Product, rows: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Of some rows, rising, hidden states [rows, hidden] as of `states`, and their scores; no taps.
+
+        Raises:
+            TypeError, ValueError: as `states`.
+        """
+        given, _ = self._given(batch)
+        hidden, scores = torch.empty(len(rows), self._hidden), torch.empty(len(rows), head.outputs)
+        self._native.score(given, head.packed, rows, scores.numpy(), hidden.numpy())
+        return hidden, scores
 
     def chosen(self, batch: Batch, head: Product, rows: Sequence[int], draws: Draws) -> tuple[list[int], Tensor | None]:
         """As `scores`, but of each row only the choice of `drawing.drawn`."""

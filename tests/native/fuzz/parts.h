@@ -9,6 +9,7 @@ namespace fuzz {
 void products(Random& random, const paceline::Kernels& kernels);
 void rows(Random& random, const paceline::Kernels& kernels);
 void attention(Random& random, const paceline::Kernels& kernels);
+void convolutions(Random& random, const paceline::Kernels& kernels);
 void draws(Random& random, const paceline::Kernels& kernels);
 void trees(Random& random, const paceline::Kernels& kernels);
 void contexts(Random& random, const paceline::Kernels& kernels);

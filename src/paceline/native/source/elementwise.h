@@ -1,10 +1,12 @@
-// Norms, rotations and gates: what happens to one row at a time.
+// Norms, rotations, gates and convolutions: what happens to one row at a time.
 //
 // Every element of the result takes the same path through vectors or behind them, so it does not depend on other rows.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
+#include "kernels.h"
 #include "simd.h"
 
 namespace paceline::SET {
@@ -37,6 +39,32 @@ inline void gate(const float* gates, const float* ups, long size, float* y) {
     for (long i = 0; i < size; i += W) {
         const Vector g = load(gates + i);
         store(y + i, g / (exponential(-g) + 1.0f) * load(ups + i));
+    }
+}
+
+// The numbers of W channels from `channel` on: one for all channels of a group, zeros behind the last.
+INLINE Vector of_groups(const float* numbers, long channel, long channels, long group) {
+    long number = channel / group, left = group - channel % group;
+    float lanes[W] = {};
+    for (long i = 0; i < std::min<long>(W, channels - channel); ++i) {
+        lanes[i] = numbers[number];
+        if (--left == 0) ++number, left = group;
+    }
+    return load(lanes);
+}
+
+// A convolution of DFlash 2. Whole vectors: what they hold behind the last channel is padding.
+inline void convolve(const Convolution& of) {
+    const long groups = of.channels / of.group;
+    for (long i = of.first; i < of.last; i += W) {
+        const long number = i / of.group;
+        Vector sums{};
+        for (long o = 0; o < of.seen; ++o) {
+            const float* own = of.added + o * groups;
+            const Vector added = of.group % W ? of_groups(own, i, of.channels, of.group) : spread(own[number]);
+            sums = fma(load(of.base + o * of.stride + i) + added, load(of.x - o * of.stride + i), sums);
+        }
+        store(of.y + i, of.add ? load(of.y + i) + sums : sums);
     }
 }
 

@@ -48,8 +48,8 @@ void multiply(const Product& product) {
 #define TEXT(name) TEXT_OF(name)
 
 const Kernels& kernels() {
-    static constexpr Kernels table{TEXT(SET), kColumns, bytes_of_panel, pack, multiply, norm, rotate, gate, attend,
-                                   choose, rank, scratch_of};
+    static constexpr Kernels table{TEXT(SET), kColumns, bytes_of_panel, pack, multiply, norm, rotate, gate, convolve,
+                                   attend, choose, rank, scratch_of};
     return table;
 }
 

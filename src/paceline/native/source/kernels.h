@@ -52,6 +52,19 @@ struct Product {
     bool add;
 };
 
+// Channels first … last - 1 of a row, weighted with the rows to its left: the sum over o of (base[o] + added[o]) * x_(t - o).
+struct Convolution {
+    const float* base;   // [seen, channels], its rows `stride` apart
+    const float* added;  // [seen, channels / group]: a number for all channels of a group
+    const float* x;      // the row; the one o places to its left begins o * stride before it
+    long stride;         // a multiple of kPad
+    long seen;           // rows: itself and those to its left
+    long channels, group;
+    long first, last;    // first is a multiple of a vector; up to the end of the last one numbers may be written
+    float* y;            // may be x
+    bool add;
+};
+
 // Some queries that share a key head, over the rows of one sequence.
 struct Attention {
     static constexpr int kQueries = 6;
@@ -87,6 +100,7 @@ struct Kernels {
     void (*norm)(const float* x, const float* weight, long size, float eps, float* y);
     void (*rotate)(const float* x, const float* cos, const float* sin, long size, float* y);
     void (*gate)(const float* gate, const float* up, long size, float* y);
+    void (*convolve)(const Convolution&);
     void (*attend)(const Attention&);
     int64_t (*choose)(const Draw&, float* scratch);
     bool (*rank)(const Draw&, long width, int64_t* ids, float* log_probs, float* scratch);

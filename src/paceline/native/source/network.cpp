@@ -8,22 +8,23 @@ namespace paceline {
 namespace {
 
 // The matrices of a layer, in the order in which they are read.
-enum { kQkv, kOut, kGate, kUp, kDown, kMatrices };
+enum { kAttentionKernels, kQkv, kOut, kMlpKernels, kGate, kUp, kDown, kMatrices };
 
 std::vector<Matrix> matrices_of(const Layer& layer) {
     const Matrix& both = layer.gate_up;
     const long half = both.columns / 2;
     const Matrix gate{both.weight, both.bias, half, both.depth, both.group};
     const Matrix up{both.weight + half * both.depth, both.bias ? both.bias + half : nullptr, half, both.depth, both.group};
-    return {layer.qkv, layer.out, gate, up, layer.down};
+    return {layer.attention.projection, layer.qkv, layer.out, layer.mlp.projection, gate, up, layer.down};
 }
 
 // Of every layer, in the order of `matrices_of`.
 std::vector<Matrix> shapes_of(const Shape& of) {
     const long width = of.heads * of.dim, all = width + 2 * of.kv_heads * of.dim;
+    const long numbers = 2 * of.kernel_size * of.kernel_groups;
     const auto shape = [](long columns, long depth) { return Matrix{nullptr, nullptr, columns, depth, 0}; };
-    return {shape(all, of.hidden), shape(of.hidden, width), shape(of.intermediate, of.hidden),
-            shape(of.intermediate, of.hidden), shape(of.hidden, of.intermediate)};
+    return {shape(numbers, of.hidden), shape(all, of.hidden), shape(of.hidden, width), shape(numbers, of.hidden),
+            shape(of.intermediate, of.hidden), shape(of.intermediate, of.hidden), shape(of.hidden, of.intermediate)};
 }
 
 std::vector<float> copied(const float* from, long count) {
@@ -35,6 +36,7 @@ std::vector<float> copied(const float* from, long count) {
 struct Network::Batch {
     long rows = 0, longest = 0;
     std::vector<Seen> seen;      // of every segment
+    std::vector<long> lefts;     // of every row: how many of its segment stand to its left
     std::vector<long> kind_of;   // of every layer
     std::vector<Item> items;
 };
@@ -42,12 +44,13 @@ struct Network::Batch {
 Network::Network(const Kernels& kernels, std::shared_ptr<Pool> pool, const Shape& shape, const float* norm, long layers)
     : kernels_(kernels), pool_(std::move(pool)), shape_(shape), layers_(layers),
       weights_(kernels, *pool_, shapes_of(shape), layers), norm_(copied(norm, shape.hidden)),
-      scoring_(kernels, *pool_, shape.hidden) {}
+      convolutions_(kernels, shape.hidden, shape.kernel_size, shape.kernel_groups), scoring_(kernels, *pool_, shape.hidden) {}
 
 void Network::add(const Layer& layer) {
     weights_.add(matrices_of(layer));
-    norms_.push_back({copied(layer.attention_norm, shape_.hidden), copied(layer.mlp_norm, shape_.hidden),
-                      copied(layer.query_norm, shape_.dim), copied(layer.key_norm, shape_.dim)});
+    rowwise_.push_back({copied(layer.attention_norm, shape_.hidden), copied(layer.mlp_norm, shape_.hidden),
+                        copied(layer.query_norm, shape_.dim), copied(layer.key_norm, shape_.dim),
+                        convolutions_.base_of(layer.attention.base), convolutions_.base_of(layer.mlp.base)});
 }
 
 void Network::run(const Pass& pass) {
@@ -55,6 +58,7 @@ void Network::run(const Pass& pass) {
     const Batch batch = batch_of(pass);
     if (batch.rows == 0) return;
     reserve(batch.rows, batch.longest);
+    convolutions_.reserve(batch.rows);
     if (pass.scored.head) scoring_.reserve(pass.scored);
     const long wide = padded(shape_.hidden);
     for (long row = 0; row < batch.rows; ++row)
@@ -68,33 +72,55 @@ void Network::run(const Pass& pass) {
 
 void Network::layer(const Pass& pass, const Batch& batch, long index, int thread) {
     const auto rows_in = [&](const Block<float>& of, long size) { return Rows{of.get(), padded(size), batch.rows}; };
-    const auto multiply = [&](long which, const Rows& x, const Rows& y, bool add) {
-        weights_.multiply(kMatrices * index + which, thread, x, y, y.stride, add);
+    const long first_matrix = kMatrices * index;
+    const auto multiply = [&](long which, const Rows& x, const Rows& y) {
+        weights_.multiply(first_matrix + which, thread, x, y, y.stride, false);
     };
-    const Rows x = rows_in(x_, shape_.hidden), normed = rows_in(normed_[thread], shape_.hidden);
+    const Rows normed = rows_in(normed_[thread], shape_.hidden);
     const Rows gates = rows_in(gates_, shape_.intermediate), ups = rows_in(ups_, shape_.intermediate);
     const Rows inner = rows_in(inner_, shape_.intermediate);
     const long width = shape_.heads * shape_.dim;
+    const Rowwise& own = rowwise_[index];
 
-    norm_rows(norms_[index].attention, batch.rows, thread);
-    multiply(kQkv, normed, rows_in(qkv_, width + 2 * shape_.kv_heads * shape_.dim), false);
+    norm_rows(own.attention_norm, batch.rows, thread);
+    enter(batch, first_matrix + kAttentionKernels, own.attention_base, thread);
+    multiply(kQkv, normed, rows_in(qkv_, width + 2 * shape_.kv_heads * shape_.dim));
     pool_->meet();
     turn(pass, batch, index, thread);
     pool_->meet();
     attend(pass, batch, index, thread);
     pool_->meet();
-    multiply(kOut, rows_in(attended_, width), x, true);
+    leave(batch, first_matrix + kOut, own.attention_base, rows_in(attended_, width), thread);
     pool_->meet();
-    norm_rows(norms_[index].mlp, batch.rows, thread);
-    multiply(kGate, normed, gates, false);
-    multiply(kUp, normed, ups, false);
-    const long matrix = kMatrices * index + kGate, first = weights_.first(matrix, thread);
+    norm_rows(own.mlp_norm, batch.rows, thread);
+    enter(batch, first_matrix + kMlpKernels, own.mlp_base, thread);
+    multiply(kGate, normed, gates);
+    multiply(kUp, normed, ups);
+    const long matrix = first_matrix + kGate, first = weights_.first(matrix, thread);
     for (long row = 0, at = first; row < batch.rows; ++row, at += gates.stride)
         kernels_.gate(gates.at + at, ups.at + at, weights_.last(matrix, thread) - first, inner.at + at);
     pool_->meet();
-    multiply(kDown, inner, x, true);
+    leave(batch, first_matrix + kDown, own.mlp_base, inner, thread);
     pool_->meet();
     if (index + 1 < layers_) tap(pass, batch, index, thread);
+}
+
+// What goes into a part, convolved where the part has a pair: like its norm, by every thread for itself.
+void Network::enter(const Batch& batch, long matrix, const std::vector<float>& base, int thread) {
+    if (base.empty()) return;
+    const Rows normed{normed_[thread].get(), padded(shape_.hidden), batch.rows}, numbers = convolutions_.numbers(batch.rows);
+    weights_.multiply(matrix, thread, normed, numbers, numbers.stride, false);
+    pool_->meet();
+    convolutions_.ahead(base, batch.lefts, normed);
+}
+
+// x += the product that a part ends with, convolved where it has a pair: a thread's own columns, so that none waits.
+void Network::leave(const Batch& batch, long matrix, const std::vector<float>& base, const Rows& from, int thread) {
+    const Rows x{x_.get(), padded(shape_.hidden), batch.rows};
+    if (base.empty()) return weights_.multiply(matrix, thread, from, x, x.stride, true);
+    const Rows made = convolutions_.made(batch.rows);
+    weights_.multiply(matrix, thread, from, made, made.stride, false);
+    convolutions_.behind(base, batch.lefts, x, weights_.first(matrix, thread), weights_.last(matrix, thread));
 }
 
 // Norms and turns the heads: queries stay where they are, keys and values go to the cache.
@@ -116,7 +142,7 @@ void Network::turn(const Pass& pass, const Batch& batch, long index, int thread)
                     continue;
                 }
             }
-            const std::vector<float>& weight = which < shape_.heads ? norms_[index].query : norms_[index].key;
+            const std::vector<float>& weight = which < shape_.heads ? rowwise_[index].query_norm : rowwise_[index].key_norm;
             if (weight.empty()) std::copy_n(from, dim, head);
             else kernels_.norm(from, weight.data(), dim, shape_.eps, head);
             kernels_.rotate(head, pass.cos + row * dim, pass.sin + row * dim, dim, to);
@@ -170,8 +196,10 @@ void Network::finish(const Pass& pass, const Batch& batch, int thread) {
     }
     if (!pass.scored.head) return;
     const long scored = pass.scored.rows.size();
-    for (long i = scored * thread / threads; i < scored * (thread + 1) / threads; ++i)
+    for (long i = scored * thread / threads; i < scored * (thread + 1) / threads; ++i) {
         norm(pass.scored.rows[i], scoring_.hidden(i));
+        if (pass.scored.hidden) std::copy_n(scoring_.hidden(i), hidden, pass.scored.hidden + i * hidden);
+    }
     pool_->meet();
 }
 
@@ -190,6 +218,7 @@ Network::Batch Network::batch_of(const Pass& pass) const {
         for (const Reach& reach : kinds) seen.kinds.push_back(visibility(chain, seen.places, reach));
         batch.seen.push_back(std::move(seen));
         batch.rows += chain.rows;
+        for (long row = 0; shape_.kernel_size && row < chain.rows; ++row) batch.lefts.push_back(row);
         batch.longest = std::max(batch.longest, chain.past + chain.rows);
         for (long head = 0; head < shape_.kv_heads; ++head)
             for (long query = 0; query < chain.rows * group; query += Attention::kQueries)

@@ -26,6 +26,7 @@ struct Scored {
     const std::vector<long>& rows;
     float* scores;       // [rows, columns of the head], or null
     const Drawn* drawn;  // from the scores, or null
+    float* hidden = nullptr;  // [rows, hidden], after the final norm, or null
 };
 
 class Scoring {

@@ -2,10 +2,8 @@
 
 #include <nanobind/stl/variant.h>
 
-#include <bit>
-#include <span>
-#include <variant>
-
+#include "checked_layer.h"
+#include "embedding.h"
 #include "instructions.h"
 #include "linear.h"
 #include "network.h"
@@ -15,66 +13,6 @@ namespace paceline {
 using namespace nb::literals;
 
 namespace {
-
-// The tensors of a layer.
-struct LayerTensors {
-    Input<1> attention_norm, mlp_norm;
-    std::optional<Input<1>> query_norm, key_norm;
-    Input<2> qkv, out, gate_up, down;
-    std::optional<Input<1>> qkv_bias, out_bias, gate_up_bias, down_bias;
-};
-
-Layer checked(const LayerTensors& of, const Shape& shape, long group) {
-    const long width = shape.heads * shape.dim, all = width + 2 * shape.kv_heads * shape.dim;
-    demand(of.query_norm.has_value() == of.key_norm.has_value(), "query_norm and key_norm go together.");
-    return {
-        vector(of.attention_norm, shape.hidden),
-        of.query_norm ? vector(*of.query_norm, shape.dim) : nullptr,
-        of.key_norm ? vector(*of.key_norm, shape.dim) : nullptr,
-        vector(of.mlp_norm, shape.hidden),
-        matrix(of.qkv, of.qkv_bias, all, shape.hidden, group),
-        matrix(of.out, of.out_bias, shape.hidden, width, group),
-        matrix(of.gate_up, of.gate_up_bias, 2 * shape.intermediate, shape.hidden, group),
-        matrix(of.down, of.down_bias, shape.hidden, shape.intermediate, group),
-    };
-}
-
-using HalfTable = nb::ndarray<const int16_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-// A row for each token, float32 or the bits of bfloat16. Not copied: the array lives as long as this.
-class Embedding {
-  public:
-    Embedding(std::variant<Input<2>, HalfTable> table, float scale) : table_(std::move(table)), scale_(scale) {
-        std::visit([this](const auto& of) { values(of), tokens_ = of.shape(0), size_ = of.shape(1); }, table_);
-    }
-
-    long size() const { return size_; }
-
-    // Rows [tokens, size].
-    void look_up(const int64_t* tokens, long count, float* to) const {
-        std::visit(
-            [&](const auto& of) {
-                for (long row = 0; row < count; ++row) {
-                    const auto* from = of.data() + tokens[row] * size_;
-                    for (long i = 0; i < size_; ++i) to[row * size_ + i] = scale_ * widened(from[i]);
-                }
-            },
-            table_);
-    }
-
-    void check(const int64_t* tokens, long count) const {
-        demand(std::all_of(tokens, tokens + count, [&](int64_t token) { return token >= 0 && token < tokens_; }),
-               "A token is not in the embedding.");
-    }
-
-  private:
-    static float widened(float value) { return value; }
-    static float widened(int16_t bits) { return std::bit_cast<float>(uint32_t(uint16_t(bits)) << 16); }
-
-    std::variant<Input<2>, HalfTable> table_;
-    float scale_;
-    long tokens_ = 0, size_ = 0;
-};
 
 // Cosines or sines of each row's place, [rows, dim].
 Block<float> turned(const Input<2>& table, const int64_t* places, long rows) {
@@ -97,20 +35,23 @@ using BatchTuple = std::tuple<InputIds<1>, InputIds<1>, Input<2>, Input<2>, std:
 using DrawsTuple =
     std::tuple<std::vector<float>, std::vector<float>, std::vector<uint64_t>, std::vector<int64_t>>;
 
+// What of a network's shape stands in no array: intermediate, heads, kv_heads, head_dim, kernel_size, kernel_groups.
+using Sizes = std::tuple<long, long, long, long, long, long>;
+
 class CheckedNetwork {
   public:
-    CheckedNetwork(std::shared_ptr<Pool> pool, const std::string& set, const std::tuple<long, long, long, long>& sizes,
-                   float eps, const Input<1>& norm, long layers, long group, std::variant<Input<2>, HalfTable> embedding,
-                   float scale)
+    CheckedNetwork(std::shared_ptr<Pool> pool, const std::string& set, const Sizes& sizes, float eps,
+                   const Input<1>& norm, long layers, long group, std::variant<Input<2>, HalfTable> embedding, float scale)
         : pool_(pool), group_(group), embedding_(std::move(embedding), scale) {
-        const auto [intermediate, heads, kv_heads, dim] = sizes;
-        const Shape shape{long(norm.shape(0)), intermediate, heads, kv_heads, dim, eps};
+        const auto [intermediate, heads, kv_heads, dim, kernel_size, kernel_groups] = sizes;
+        const Shape shape{long(norm.shape(0)), intermediate, heads, kv_heads, dim, eps, kernel_size, kernel_groups};
         demand(layers > 0, "There are no layers.");
         demand(heads > 0 && kv_heads > 0 && heads % kv_heads == 0, "heads is not a multiple of kv_heads.");
         demand(dim > 0 && dim % 2 == 0, "head_dim is not even.");
         demand(shape.hidden > 0 && intermediate > 0, "A matrix is empty.");
         demand(std::max({shape.hidden, intermediate, heads, dim, layers}) <= kMostSize && heads * dim <= kMostSize,
                "A size is larger than a model has.");
+        check_kernels(shape);
         demand(embedding_.size() == shape.hidden, "embedding is not [tokens, hidden].");
         const float* last = values(norm);
         const nb::gil_scoped_release release;
@@ -129,10 +70,12 @@ class CheckedNetwork {
         run(batch, values(hidden), {nullptr, {}, nullptr, nullptr});
     }
 
-    void score(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows, const Output<2>& scores) {
+    void score(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows, const Output<2>& scores,
+               const std::optional<Output<2>>& hidden) {
         check(batch, head, rows);
+        demand(!hidden || is(*hidden, rows.size(), network_->shape().hidden), "hidden is not [scored rows, hidden].");
         demand(is(scores, rows.size(), head.columns()), "scores is not [scored rows, outputs of the head].");
-        run(batch, nullptr, {&head.weights(), rows, values(scores), nullptr});
+        run(batch, nullptr, {&head.weights(), rows, values(scores), nullptr, hidden ? values(*hidden) : nullptr});
     }
 
     std::vector<int64_t> choose(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows,
@@ -167,6 +110,13 @@ class CheckedNetwork {
         demand(head.pool() == pool_.get() && head.depth() == network_->shape().hidden,
                "The head is another network's.");
         for (long row : rows) demand(row >= 0 && row < long(std::get<0>(batch).shape(0)), "A row to score is not there.");
+    }
+
+    static void check_kernels(const Shape& shape) {
+        const long size = shape.kernel_size, groups = shape.kernel_groups;
+        demand((size == 0 && groups == 0) || (size > 0 && groups > 0), "kernel_size and kernel_groups go together.");
+        demand(!groups || shape.hidden % groups == 0, "hidden is not a multiple of kernel_groups.");
+        demand(size <= kMostSize && 2 * size * groups <= kMostSize, "A size is larger than a model has.");
     }
 
     static Drawn drawn_of(const DrawsTuple& tuple, const Linear& head, long rows, long width, int64_t* ids,
@@ -258,20 +208,16 @@ class CheckedNetwork {
 }  // namespace
 
 void bind_network(nb::module_& module) {
-    using Bias = std::optional<Input<1>>;
-    nb::class_<LayerTensors>(module, "Layer")
-        .def(nb::init<Input<1>, Input<1>, Bias, Bias, Input<2>, Input<2>, Input<2>, Input<2>, Bias, Bias, Bias, Bias>(),
-             given("attention_norm"), given("mlp_norm"), given("query_norm").none(), given("key_norm").none(),
-             given("qkv"), given("out"), given("gate_up"), given("down"), given("qkv_bias").none(),
-             given("out_bias").none(), given("gate_up_bias").none(), given("down_bias").none());
+    bind_layer(module);
     nb::class_<CheckedNetwork>(module, "Network")
-        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const std::tuple<long, long, long, long>&, float,
-                      const Input<1>&, long, long, std::variant<Input<2>, HalfTable>, float>(),
+        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const Sizes&, float, const Input<1>&, long, long,
+                      std::variant<Input<2>, HalfTable>, float>(),
              "pool"_a, "instructions"_a, "sizes"_a, "eps"_a, given("norm"), "layers"_a, "group"_a, given("embedding"),
              "scale"_a)
         .def("add", &CheckedNetwork::add, "layer"_a)
         .def("states", &CheckedNetwork::states, given("batch"), given("hidden"))
-        .def("score", &CheckedNetwork::score, given("batch"), "head"_a, "rows"_a, given("scores"))
+        .def("score", &CheckedNetwork::score, given("batch"), "head"_a, "rows"_a, given("scores"),
+             given("hidden").none())
         .def("choose", &CheckedNetwork::choose, given("batch"), "head"_a, "rows"_a, "draws"_a)
         .def("rank", &CheckedNetwork::rank, given("batch"), "head"_a, "rows"_a, "draws"_a, given("ids"),
              given("log_probs"))
