@@ -16,7 +16,12 @@ long odd(Random& random, long most) { return random.from(1, random.coin() ? 9 : 
 
 Model random_model(Random& random) {
     const long kv_heads = random.from(1, 3), heads = kv_heads * random.from(1, 4), dim = 2 * odd(random, 36);
-    const Shape shape{odd(random, 70), odd(random, 90), heads, kv_heads, dim, 1e-6f};
+    Shape shape{odd(random, 70), odd(random, 90), heads, kv_heads, dim, 1e-6f};
+    if (random.coin()) {
+        shape.kernel_size = random.from(1, 6);
+        do shape.kernel_groups = random.from(1, shape.hidden);
+        while (shape.hidden % shape.kernel_groups);
+    }
     Model model{shape, {}, {}, {}};
     const bool shorter = random.coin();
     const auto numbers = [&](long count, float scale) {
@@ -28,12 +33,21 @@ Model random_model(Random& random) {
         const float* weight = numbers(columns * depth, scale);
         return Matrix{weight, random.coin() ? numbers(columns, 0.3f) : nullptr, columns, depth, 0};
     };
+    // Kernels that leave rows as large as they are.
+    const auto pair = [&] {
+        if (!shape.kernel_size || !random.from(0, 2)) return Pair{};
+        const long kernels = 2 * shape.kernel_size, columns = kernels * shape.kernel_groups;
+        const float scale = 0.7f / std::sqrt(float(shape.kernel_size));
+        const float* weight = numbers(columns * shape.hidden, scale / std::sqrt(float(shape.hidden)));
+        return Pair{numbers(kernels * shape.hidden, scale), {weight, nullptr, columns, shape.hidden, 0}};
+    };
     for (long layer = 0, count = random.from(1, 3); layer < count; ++layer) {
         const bool head_norms = random.coin();
         model.layers.push_back({numbers(shape.hidden, 1), head_norms ? numbers(dim, 1) : nullptr,
                                 head_norms ? numbers(dim, 1) : nullptr, numbers(shape.hidden, 1),
                                 matrix((heads + 2 * kv_heads) * dim, shape.hidden), matrix(shape.hidden, heads * dim),
-                                matrix(2 * shape.intermediate, shape.hidden), matrix(shape.hidden, shape.intermediate)});
+                                matrix(2 * shape.intermediate, shape.hidden), matrix(shape.hidden, shape.intermediate),
+                                pair(), pair()});
     }
     model.norm = numbers(shape.hidden, 1);
     return model;
@@ -129,8 +143,10 @@ void check_alone(Random& random, Network& network, const Given& given, const Fou
     }
 }
 
-// The path down to a row, read one row after the other, gives the rows that it has in its chain or tree.
+// The path down to a row, read one row after the other, gives the rows that it has in its chain or tree. Not so where
+// convolutions see the rows before it in the same pass.
 void check_path(Random& random, Network& network, const Given& given, const Found& together) {
+    if (network.shape().kernel_size) return;
     for (const Section& part : given.parts) {
         if (part.chain.rows == 0 || !(part.chain.parents.size() || all_causal(given))) continue;
         const Floats cache = copy(random, part.cache);
@@ -164,8 +180,9 @@ void check_scores(Random& random, const Kernels& kernels, const Model& model, co
         segments.push_back({part.chain, caches.back().at(), part.capacity});
     }
     const Floats scores(random, rows.size() * columns), features(random, found.features.count());
+    const Floats states(random, rows.size() * hidden);
     network.run({given.x->at(), given.cos->at(), given.sin->at(), segments, given.reach, given.taps, nullptr,
-                 features.at(), {&head, rows, scores.at(), nullptr}});
+                 features.at(), {&head, rows, scores.at(), nullptr, states.at()}});
     same(features.at(), found.features.at(), features.count(), "features beside scores");
     for (std::size_t i = 0; i < rows.size(); ++i) {
         const Floats alone(random, columns);
@@ -174,6 +191,7 @@ void check_scores(Random& random, const Kernels& kernels, const Model& model, co
                           false);
         });
         same(scores.at() + i * columns, alone.at(), columns, "the scores of a row");
+        same(states.at() + i * hidden, found.hidden.at() + rows[i] * hidden, hidden, "a hidden state beside its scores");
     }
 }
 

@@ -7,6 +7,7 @@ namespace fuzz {
 using paceline::Chain;
 using paceline::Layer;
 using paceline::Matrix;
+using paceline::Pair;
 using paceline::Reach;
 using paceline::Shape;
 
@@ -42,6 +43,34 @@ Row normed(Pass& pass, const Row& x, const float* weight) {
     Row y(x);
     for (std::size_t i = 0; i < x.size(); ++i) y[i] *= weight[i] / scale;
     return y;
+}
+
+std::vector<Row> all_normed(Pass& pass, const float* weight) {
+    std::vector<Row> found;
+    for (const Row& x : pass.x) found.push_back(normed(pass, x, weight));
+    return found;
+}
+
+void add(Pass& pass, const std::vector<Row>& outputs) {
+    for (std::size_t row = 0; row < outputs.size(); ++row)
+        for (std::size_t i = 0; i < outputs[row].size(); ++i) pass.x[row][i] += outputs[row][i];
+}
+
+// Every row of a part's input (0) or output (1) with those to its left, by kernels that `normed` rows add to.
+std::vector<Row> convolved(const Shape& shape, const Pair& pair, const std::vector<Row>& normed,
+                           const std::vector<Row>& x, long which) {
+    if (!pair.base) return x;
+    const long size = shape.kernel_size, groups = shape.kernel_groups, hidden = shape.hidden;
+    std::vector<Row> found(x.size(), Row(hidden));
+    for (long row = 0; row < long(x.size()); ++row) {
+        const Row added = times(pair.projection, normed[row]);
+        for (long o = 0; o < std::min(size, row + 1); ++o)
+            for (long i = 0; i < hidden; ++i) {
+                const long kernel = which * size + o, group = i * groups / hidden;
+                found[row][i] += (pair.base[kernel * hidden + i] + added[kernel * groups + group]) * x[row - o][i];
+            }
+    }
+    return found;
 }
 
 Row turned(Pass& pass, const Given& given, const Row& head, const float* weight, long row) {
@@ -104,10 +133,12 @@ void attend(Pass& pass, const Given& given, long index) {
     const Layer& layer = pass.model.layers[index];
     const Chain& chain = pass.part.chain;
     const long all = chain.past + chain.rows;
-    std::vector<Row> qkv;
+    const std::vector<Row> normed = all_normed(pass, layer.attention_norm);
+    const std::vector<Row> inputs = convolved(shape, layer.attention, normed, normed, 0);
+    std::vector<Row> qkv, outputs;
     read_cache(pass, index);
     for (long row = 0; row < chain.rows; ++row) {
-        qkv.push_back(times(layer.qkv, normed(pass, pass.x[row], layer.attention_norm)));
+        qkv.push_back(times(layer.qkv, inputs[row]));
         for (long head = 0; head < shape.kv_heads; ++head) {
             const Row key = slice(qkv[row], shape.heads + head, shape.dim);
             pass.keys[head * all + chain.past + row] = turned(pass, given, key, layer.key_norm, row);
@@ -124,20 +155,23 @@ void attend(Pass& pass, const Given& given, long index) {
             const Row found = attended(pass, query, seen, head * shape.kv_heads / shape.heads);
             heads.insert(heads.end(), found.begin(), found.end());
         }
-        const Row out = times(layer.out, heads);
-        for (std::size_t i = 0; i < out.size(); ++i) pass.x[row][i] += out[i];
+        outputs.push_back(times(layer.out, heads));
     }
+    add(pass, convolved(shape, layer.attention, normed, outputs, 1));
 }
 
 void feed_forward(Pass& pass, const Layer& layer) {
-    for (Row& x : pass.x) {
-        const Row both = times(layer.gate_up, normed(pass, x, layer.mlp_norm));
+    const Shape& shape = pass.model.shape;
+    const std::vector<Row> normed = all_normed(pass, layer.mlp_norm);
+    std::vector<Row> outputs;
+    for (const Row& x : convolved(shape, layer.mlp, normed, normed, 0)) {
+        const Row both = times(layer.gate_up, x);
         Row inner(both.size() / 2);
         for (std::size_t i = 0; i < inner.size(); ++i)
             inner[i] = both[i] / (1 + std::exp(-both[i])) * both[inner.size() + i];
-        const Row down = times(layer.down, inner);
-        for (std::size_t i = 0; i < down.size(); ++i) x[i] += down[i];
+        outputs.push_back(times(layer.down, inner));
     }
+    add(pass, convolved(shape, layer.mlp, normed, outputs, 1));
 }
 
 void check_rows(const float* found, long stride, const std::vector<Row>& expected, double bound) {
