@@ -18,7 +18,10 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src/paceline/native/source"
 FUZZ = ROOT / "tests/native/fuzz"
 COMPILER = os.environ.get("CXX", "c++")
-PARTS = ("products=40", "rows=20", "attention=60", "draws=100", "trees=50", "networks=6", "contexts=6", "pools=20")
+PARTS = (
+    *("products=40", "rows=20", "attention=60", "draws=100", "trees=50"),
+    *("neighbours=90", "networks=6", "contexts=6", "pools=20"),
+)
 
 pytestmark = [
     pytest.mark.slow,
@@ -88,6 +91,23 @@ MISTAKES = {
     ),
     "a window of one more": Mistake(
         "visibility.cpp", ">= *reach.window", "> *reach.window", "visibility.cpp", "networks, case"
+    ),
+    "a neighbour of another block": Mistake(
+        "convolutions.cpp", "std::min(left + 1, size_)", "size_", "convolutions.cpp", "heap-buffer-overflow"
+    ),
+    "neighbours that were convolved before": Mistake(
+        "convolutions.cpp",
+        "long row = x.rows - 1; row >= 0; --row",
+        "long row = 0; row < x.rows; ++row",
+        "convolutions.cpp",
+        "networks, case",
+    ),
+    "numbers of the group before": Mistake(
+        "elementwise.h",
+        "left = group - channel % group",
+        "left = 1 + group - channel % group",
+        KERNELS,
+        "a convolution",
     ),
     "a last block that is read to its end": Mistake(
         "draw.h", "std::max(kLeast, values.greatest - margin)", "values.greatest - margin", KERNELS, "overflow"

@@ -16,9 +16,9 @@ namespace {
 using Part = void (*)(fuzz::Random&, const paceline::Kernels&);
 
 const std::map<std::string, Part> kParts{
-    {"attention", fuzz::attention}, {"contexts", fuzz::contexts}, {"convolutions", fuzz::convolutions},
-    {"draws", fuzz::draws},         {"networks", fuzz::networks}, {"pools", fuzz::pools},
-    {"products", fuzz::products},   {"rows", fuzz::rows},         {"trees", fuzz::trees},
+    {"attention", fuzz::attention},   {"contexts", fuzz::contexts}, {"draws", fuzz::draws},
+    {"neighbours", fuzz::neighbours}, {"networks", fuzz::networks}, {"pools", fuzz::pools},
+    {"products", fuzz::products},     {"rows", fuzz::rows},         {"trees", fuzz::trees},
 };
 
 void run(uint64_t seed, const std::string& name, Part part, long cases) {

@@ -13,6 +13,7 @@ void convolutions(Random& random, const paceline::Kernels& kernels);
 void draws(Random& random, const paceline::Kernels& kernels);
 void trees(Random& random, const paceline::Kernels& kernels);
 void contexts(Random& random, const paceline::Kernels& kernels);
+void neighbours(Random& random, const paceline::Kernels& kernels);
 void networks(Random& random, const paceline::Kernels& kernels);
 void pools(Random& random, const paceline::Kernels& kernels);
 

@@ -55,7 +55,7 @@ Floats copy(Random& random, const Floats& of) {
 
 }  // namespace
 
-void convolutions(Random& random, const Kernels& kernels) {
+void neighbours(Random& random, const Kernels& kernels) {
     const Case of = random_case(random);
     const bool add = random.coin();
     const Floats whole = copy(random, of.before), parts = copy(random, of.before), place = copy(random, of.x);
