@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 import torch
 from tiny import tiny_cache, tiny_context, tiny_spec, tiny_transformer
-from torch import Tensor
+from torch import Tensor, nn
 
 from paceline import native
 from paceline.cache.store import SequenceCache
 from paceline.models.attention import Attend, Segment, cached_attention
 from paceline.models.drafter import Drafter
+from paceline.models.linear import Linear
 from paceline.models.spec import Spec
 from paceline.models.transformer import Output, Scored, Transformer, prepare
 
-SETS = ("avx512", "avx2", "baseline")
+SETS = ("amx", "avx512", "avx2", "baseline")
 
 needs_native = pytest.mark.skipif(native.why_not() is not None, reason=native.why_not() or "")
 
@@ -31,12 +32,19 @@ def use_set(monkeypatch: pytest.MonkeyPatch, instructions: str) -> None:
     monkeypatch.setenv(native.VARIABLE, instructions)
 
 
-def packed(spec: Spec, seed: int = 0) -> Transformer:
+def packed(spec: Spec, seed: int = 0, arithmetic: native.Arithmetic = native.EXACT) -> Transformer:
     """A random float32 model whose passes of few rows are native."""
     model = tiny_transformer(spec, seed, torch.float32)
+    for linear in linears_of(model):
+        linear.arithmetic = arithmetic
     prepare(model)
     assert model.packed_bytes > 0
     return model
+
+
+def linears_of(module: nn.Module) -> list[Linear]:
+    """Its products."""
+    return [each for each in module.modules() if isinstance(each, Linear)]
 
 
 def odd_spec(seed: int) -> Spec:

@@ -118,7 +118,13 @@ class LLM:
         if beside is not None and choice.method == "dflash":
             dtypes = dtypes_of(precision, config, place)
             self.drafter = load_drafter(
-                beside.folder, self.model, dtypes.draft, place, int8_group=dtypes.int8_group, keep_weights=False
+                beside.folder,
+                self.model,
+                dtypes.draft,
+                place,
+                attention_dtype=dtypes.draft_attention,
+                arithmetic=dtypes.arithmetic,
+                keep_weights=False,
             )
         elif beside is not None:
             self.verifier = _load_target(beside.folder, precision, place)
@@ -260,7 +266,7 @@ def _load_target(folder: Path, precision: Precision, device: torch.device) -> Tr
         dtypes.products,
         device,
         attention_dtype=dtypes.attention,
-        int8_group=dtypes.int8_group,
+        arithmetic=dtypes.arithmetic,
         keep_weights=False,
     )
 

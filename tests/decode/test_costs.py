@@ -89,11 +89,11 @@ def test_native_passes_have_costs_of_their_own(monkeypatch: pytest.MonkeyPatch, 
 def test_what_packs_otherwise_has_costs_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """int8 weights read in half the time, and a later build may be faster."""
     monkeypatch.setattr("paceline.decode.costs._steady", lambda runs: True)
-    for int8_group in (0, 32):
+    for arithmetic in (native.EXACT, native.Arithmetic("weights", 32)):
         found = book(tmp_path)
         for linear in found.drafting.target.model.modules():
             if isinstance(linear, Linear):
-                linear.int8_group = int8_group
+                linear.arithmetic = arithmetic
         prepare(found.drafting.target.model)
         found.costs(10, True)
     assert len(list(tmp_path.iterdir())) == 2

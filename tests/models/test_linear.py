@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from paceline import native
-from paceline.models.int8 import WHOLE_ROW, rounded
 from paceline.models.linear import Linear, _held_by_half
+from paceline.models.rounding import WHOLE_ROW, coded, rounded
 
 SHAPES = ((24, 16), (512, 256), (100, 37), (1, 8), (2048, 160))
 
@@ -88,9 +88,19 @@ def test_int8_computes_with_the_rounded_weight(group: int) -> None:
     linear, plain = (filled(40, 70, True, torch.float32) for _ in range(2))
     plain.weight.copy_(rounded(plain.weight, group))
     x = torch.randn(5, 70, generator=torch.Generator().manual_seed(0))
-    linear.int8_group = group
+    linear.arithmetic = native.Arithmetic("weights", group) if group else native.EXACT
     linear.prepare()
     torch.testing.assert_close(linear(x), plain(x), atol=2e-5, rtol=0)
+
+
+def test_w8a8_computes_with_codes_of_both() -> None:
+    linear = filled(40, 70, True, torch.float32)
+    x = torch.randn(5, 70, generator=torch.Generator().manual_seed(0))
+    (own, own_scales), (codes, scales) = coded(x), coded(linear.weight)
+    linear.arithmetic = native.Arithmetic("int8")
+    linear.prepare()
+    product = (own.double() @ codes.double().T).float() * (scales.T * own_scales) + linear.bias
+    torch.testing.assert_close(linear(x), product, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("group", "nbytes"), [(0, 4 * 64 * 32), (WHOLE_ROW, 64 * 34), (8, 64 * (32 + 8))])
@@ -98,7 +108,7 @@ def test_read_bytes_of_the_native_forms(group: int, nbytes: int, form: str) -> N
     if form == "torch":
         return
     linear = filled(64, 32, True, torch.float32)
-    linear.int8_group = group
+    linear.arithmetic = native.Arithmetic("weights", group) if group else native.EXACT
     linear.prepare()
     assert linear.read_bytes == nbytes + 4 * 64
 

@@ -27,6 +27,7 @@ from tiny import (
 )
 from torch import Tensor
 
+from paceline import native
 from paceline.errors import CheckpointError, PacelineError, VocabularyMismatch
 from paceline.models.attention import dense_attention
 from paceline.models.drafter_spec import DFlash2
@@ -215,10 +216,11 @@ def test_a_folder_without_config_is_refused(tmp_path: Path) -> None:
             load_transformer(folder)
 
 
-def test_int8_refuses_what_is_no_number(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arithmetic", [native.Arithmetic("weights", 32), native.Arithmetic("int8")])
+def test_int8_refuses_what_is_no_number(tmp_path: Path, arithmetic: native.Arithmetic) -> None:
     model = tiny_transformer(tiny_spec(), dtype=torch.float32)
     cast(Layer, model.layers[1]).down.weight.data[0, 0] = float("nan")
     save_transformer(model, tmp_path, torch.float32)
     load_transformer(tmp_path, torch.float32)
     with pytest.raises(CheckpointError, match=r"layers\.1\.down\.weight .* not finite"):
-        load_transformer(tmp_path, torch.float32, int8_group=32)
+        load_transformer(tmp_path, torch.float32, arithmetic=arithmetic)

@@ -57,6 +57,9 @@ def test_attention_without_a_cache_is_not(asked: list[bool]) -> None:
     assert asked == [False]
 
 
+ARITHMETICS = (native.EXACT, native.Arithmetic("weights", 5), native.Arithmetic("int8"))
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
 def test_other_precisions_are_not(dtype: torch.dtype, asked: list[bool]) -> None:
     model = tiny_transformer(tiny_spec(), dtype=dtype)
@@ -77,14 +80,25 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("int8_group", [0, 5])
-def test_without_weights_a_pass_is_the_same(checkpoint: Path, int8_group: int) -> None:
-    kept = load_transformer(checkpoint, torch.float32, int8_group=int8_group)
-    lean = load_transformer(checkpoint, torch.float32, int8_group=int8_group, keep_weights=False)
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_without_weights_a_pass_is_the_same(checkpoint: Path, arithmetic: native.Arithmetic) -> None:
+    kept = load_transformer(checkpoint, torch.float32, arithmetic=arithmetic)
+    lean = load_transformer(checkpoint, torch.float32, arithmetic=arithmetic, keep_weights=False)
     assert lean.packed_bytes == kept.packed_bytes
     hidden = [run(model, 9) for model in (kept, lean)]
     assert torch.equal(*hidden)
     assert torch.equal(kept.head(hidden[0]), lean.head(hidden[1]))
+
+
+def test_half_products_are_native_beside_attention_in_float32(checkpoint: Path, asked: list[bool]) -> None:
+    kept, lean = (
+        load_transformer(checkpoint, torch.bfloat16, attention_dtype=torch.float32, keep_weights=keep)
+        for keep in (True, False)
+    )
+    assert torch.equal(run(kept, 9), run(lean, 9))
+    assert asked == [True, True]
+    assert kept.product_dtype == lean.product_dtype == torch.bfloat16
+    assert kept.dtype == lean.dtype == torch.float32
 
 
 def test_what_is_not_native_says_that_the_weights_were_given_back(checkpoint: Path) -> None:
@@ -106,11 +120,13 @@ def drafter_checkpoint(tmp_path: Path) -> Path:
     return write_checkpoint(tmp_path, tiny_drafter(tiny_drafter_spec(target.spec, v2=DFlash2(3, 8, 4, 5)), target))
 
 
-@pytest.mark.parametrize("int8_group", [0, 5])
-def test_a_drafter_of_version_2_without_weights(drafter_checkpoint: Path, int8_group: int, asked: list[bool]) -> None:
+@pytest.mark.parametrize("arithmetic", ARITHMETICS)
+def test_a_drafter_of_version_2_without_weights(
+    drafter_checkpoint: Path, arithmetic: native.Arithmetic, asked: list[bool]
+) -> None:
     target = packed(tiny_spec())
     kept, lean = (
-        load_drafter(drafter_checkpoint, target, torch.float32, int8_group=int8_group, keep_weights=keep)
+        load_drafter(drafter_checkpoint, target, torch.float32, arithmetic=arithmetic, keep_weights=keep)
         for keep in (True, False)
     )
     assert torch.equal(block_states(kept), block_states(lean))
@@ -140,6 +156,7 @@ import sys
 from pathlib import Path
 import torch
 from paceline.models.load import load_transformer
+from paceline.native import Arithmetic
 
 
 def held():
@@ -149,15 +166,16 @@ def held():
 
 torch.ones(3) @ torch.ones(3)
 before = held()
-model = load_transformer(Path(sys.argv[1]), torch.float32, keep_weights=False, int8_group=int(sys.argv[2]))
+arithmetic = Arithmetic(sys.argv[2], int(sys.argv[3]))
+model = load_transformer(Path(sys.argv[1]), torch.float32, keep_weights=False, arithmetic=arithmetic)
 print(held() - before)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/status is Linux's")
-@pytest.mark.parametrize("int8_group", [0, 32])
-def test_a_loaded_model_takes_what_its_file_takes(int8_group: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("arithmetic", [native.EXACT, native.Arithmetic("weights", 32), native.Arithmetic("int8")])
+def test_a_loaded_model_takes_what_its_file_takes(arithmetic: native.Arithmetic, tmp_path: Path) -> None:
     """50 M parameters: 100 MB in bfloat16. torch alone would hold 300 MB."""
     sizes = {"hidden_size": 512, "intermediate_size": 2048, "num_heads": 8, "num_kv_heads": 4, "head_dim": 64}
     spec = tiny_spec(**sizes, num_layers=12, vocab_size=1000, windows=(None,) * 12)
@@ -165,6 +183,6 @@ def test_a_loaded_model_takes_what_its_file_takes(int8_group: int, tmp_path: Pat
     size = sum(path.stat().st_size for path in tmp_path.glob("*.safetensors"))
     assert size > 90e6
     done = subprocess.run(
-        [sys.executable, "-c", MEASURED, tmp_path, str(int8_group)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", MEASURED, tmp_path, *map(str, arithmetic)], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) < (0.6 * size if int8_group else size) + 32e6
+    assert int(done.stdout) < (size if arithmetic == native.EXACT else 0.6 * size) + 32e6

@@ -13,7 +13,7 @@ from torch import Tensor
 from paceline import native
 from paceline.decode.draft_context import new_context
 from paceline.models.drafter import Drafter
-from paceline.models.int8 import rounded
+from paceline.models.rounding import rounded
 from paceline.models.transformer import prepare
 
 pytestmark = needs_native
@@ -77,7 +77,7 @@ def test_a_row_is_the_same_beside_others_and_in_parts() -> None:
 def test_rounded_weights_are_those_of_the_layers() -> None:
     ours, oracle = (drafters(0)[1].float() for _ in range(2))
     for linear in (ours.fc, *(layer.qkv for layer in ours.layers)):
-        linear.int8_group = 16
+        linear.arithmetic = native.Arithmetic("weights", 16)
     for linear in (oracle.fc, *(layer.qkv for layer in oracle.layers)):
         linear.weight.data = rounded(linear.weight.detach(), 16)
     prepare(ours)

@@ -8,15 +8,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from compiled import SETS, Piece, blocks_of, context_of, needs_native, odd_spec, random_piece, same, use_set
+from compiled import SETS, Piece, blocks_of, context_of, linears_of, needs_native, odd_spec, random_piece, same, use_set
 from tiny import tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
 from torch import Tensor
 
 from paceline import native
 from paceline.models.drafter import Drafter
 from paceline.models.drafter_spec import DFlash2, DrafterSpec
-from paceline.models.int8 import WHOLE_ROW, rounded
-from paceline.models.linear import Linear
+from paceline.models.rounding import WHOLE_ROW, rounded
 from paceline.models.transformer import prepare
 
 pytestmark = needs_native
@@ -117,15 +116,11 @@ def test_int8_rounds_projections_too(seed: int, group: int) -> None:
     spec = odd_drafter(seed)
     drafter, oracle = pair(spec, seed)
     for mine, exact in zip(linears_of(drafter), linears_of(oracle), strict=True):
-        mine.int8_group = group
+        mine.arithmetic = native.Arithmetic("weights", group)
         exact.weight = torch.nn.Parameter(rounded(mine.weight.detach(), group).double(), requires_grad=False)
     prepare(drafter)
     pieces = pieces_of(spec, seed)
     torch.testing.assert_close(states(drafter, pieces).double(), states(oracle, pieces), atol=TOLERANCE, rtol=0)
-
-
-def linears_of(drafter: Drafter) -> list[Linear]:
-    return [each for each in drafter.modules() if isinstance(each, Linear)]
 
 
 def test_kernels_that_pass_on_change_nothing() -> None:

@@ -65,7 +65,7 @@ from paceline.native.choice import extension, instructions
 
 product = native.Product(torch.ones(64, 8), None)
 limit(200 << 20)
-assert fails(lambda: extension().Linear(extension().Pool(1000), instructions(), torch.ones(64, 8), None, 0))
+assert fails(lambda: extension().Linear(extension().Pool(1000), instructions(), torch.ones(64, 8), None, native.EXACT))
 assert product(torch.ones(1, 8)).sum() == 512
 """
 

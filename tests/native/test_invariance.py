@@ -11,6 +11,7 @@ from compiled import SETS, Piece, filled, needs_native, packed, random_piece, re
 from tiny import tiny_spec
 
 from paceline.models.spec import Spec
+from paceline.native import Arithmetic
 
 pytestmark = needs_native
 
@@ -22,6 +23,11 @@ def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     use_set(monkeypatch, request.param)
 
 
+@pytest.fixture(params=["none", "bfloat16", "int8"])
+def arithmetic(request: pytest.FixtureRequest) -> Arithmetic:
+    return Arithmetic(request.param)
+
+
 @pytest.fixture
 def restored_threads() -> Iterator[None]:
     before = torch.get_num_threads()
@@ -30,8 +36,8 @@ def restored_threads() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("spec", [SPEC, tiny_spec(head_dim=64)], ids=["windows", "whole vectors"])
-def test_rows_beside_it(spec: Spec) -> None:
-    model, rng = packed(spec), random.Random(0)
+def test_rows_beside_it(spec: Spec, arithmetic: Arithmetic) -> None:
+    model, rng = packed(spec, arithmetic=arithmetic), random.Random(0)
     alone = read(model, [Piece([7], 9)], [filled(model, 9)]).hidden
     for rows in range(1, 41):
         row = rng.randrange(rows)
@@ -42,8 +48,8 @@ def test_rows_beside_it(spec: Spec) -> None:
 
 
 @pytest.mark.parametrize("past", [0, 5, 16, 29, 150])
-def test_trees_and_their_paths(past: int) -> None:
-    model = packed(SPEC)
+def test_trees_and_their_paths(past: int, arithmetic: Arithmetic) -> None:
+    model = packed(SPEC, arithmetic=arithmetic)
     tree = random_piece(past, 64, 24, past, tree=True)
     hidden = read(model, [tree], [filled(model, past)]).hidden
     for row in range(24):
@@ -53,8 +59,8 @@ def test_trees_and_their_paths(past: int) -> None:
 
 
 @pytest.mark.parametrize("past", [0, 13, 120])
-def test_one_row_after_the_other(past: int) -> None:
-    model = packed(SPEC)
+def test_one_row_after_the_other(past: int, arithmetic: Arithmetic) -> None:
+    model = packed(SPEC, arithmetic=arithmetic)
     chain = random_piece(past, 64, 21, past, tree=False)
     at_once = read(model, [chain], [filled(model, past)]).hidden
     cache = filled(model, past)
@@ -63,8 +69,8 @@ def test_one_row_after_the_other(past: int) -> None:
         cache.advance(1)
 
 
-def test_sequences_beside_it() -> None:
-    model = packed(SPEC)
+def test_sequences_beside_it(arithmetic: Arithmetic) -> None:
+    model = packed(SPEC, arithmetic=arithmetic)
     pieces = [random_piece(past, 64, 5, past, tree=past % 2 == 1) for past in (0, 3, 17, 8)]
     caches = [filled(model, piece.past, seed=piece.past) for piece in pieces]
     together = read(model, pieces, caches, (0,))
@@ -77,11 +83,11 @@ def test_sequences_beside_it() -> None:
         assert same(alone.features, together.features[rows])
 
 
-def test_threads(restored_threads: None) -> None:
+def test_threads(restored_threads: None, arithmetic: Arithmetic) -> None:
     piece, found = random_piece(1, 64, 19, 12, tree=True), []
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
-        model = packed(SPEC)
+        model = packed(SPEC, arithmetic=arithmetic)
         hidden = read(model, [piece], [filled(model, 12)]).hidden
         found.append((hidden, model.head(hidden)))
     for hidden, logits in found[1:]:

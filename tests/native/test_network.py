@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 import torch
-from compiled import SETS, filled, needs_native, odd_spec, packed, random_piece, read, scored, use_set
+import torch.nn.functional as F
+from compiled import SETS, filled, linears_of, needs_native, odd_spec, packed, random_piece, read, scored, use_set
 from tiny import fill_block, tiny_drafter, tiny_drafter_spec, tiny_spec, tiny_transformer
+from torch import Tensor
 
+from paceline import native
 from paceline.cache.store import SequenceCache
-from paceline.models.int8 import WHOLE_ROW, rounded
 from paceline.models.linear import Linear
+from paceline.models.rounding import WHOLE_ROW, coded, rounded
 from paceline.models.transformer import Transformer, prepare
+from paceline.native import Arithmetic
 
 pytestmark = needs_native
 
@@ -81,7 +87,7 @@ def test_int8_is_the_model_with_rounded_weights(seed: int, group: int) -> None:
     spec = odd_spec(seed)
     model, oracle = tiny_transformer(spec, seed, torch.float32), tiny_transformer(spec, seed)
     for mine, exact in zip(linears_of(model), linears_of(oracle), strict=True):
-        mine.int8_group = group
+        mine.arithmetic = native.Arithmetic("weights", group)
         exact.weight = torch.nn.Parameter(rounded(mine.weight.detach(), group).double(), requires_grad=False)
     prepare(model)
     piece = random_piece(seed, spec.vocab_size, 9, 4, tree=True)
@@ -91,8 +97,36 @@ def test_int8_is_the_model_with_rounded_weights(seed: int, group: int) -> None:
     torch.testing.assert_close(logits.double(), exact, atol=TOLERANCE, rtol=0)
 
 
-def linears_of(model: Transformer) -> list[Linear]:
-    return [each for each in model.modules() if isinstance(each, Linear)]
+class RoundingLinear(Linear):
+    """Both factors rounded, and then multiplied in float64."""
+
+    rounding_to: Literal["bfloat16", "int8"]
+
+    def forward(self, x: Tensor) -> Tensor:
+        bias = None if self.bias is None else self.bias.double()
+        if self.rounding_to == "bfloat16":
+            return F.linear(x.bfloat16().double(), self.weight.bfloat16().double(), bias)
+        (own, own_scales), (codes, scales) = coded(x), coded(self.weight)
+        return F.linear((own * own_scales).double(), (codes * scales).double(), bias)
+
+    __call__ = forward
+
+
+@pytest.mark.parametrize("instructions", SETS)
+@pytest.mark.parametrize("rounding", ["bfloat16", "int8"])
+@pytest.mark.parametrize("seed", range(4))
+def test_rounded_factors(
+    seed: int, rounding: Literal["bfloat16", "int8"], instructions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Near the plain model that rounds alike: a number that rounds the other way moves it by a step, and few do."""
+    use_set(monkeypatch, instructions)
+    spec = odd_spec(seed)
+    model, oracle, exact = packed(spec, seed, Arithmetic(rounding)), tiny_transformer(spec, seed), packed(spec, seed)
+    for linear in linears_of(oracle):
+        linear.__class__, linear.rounding_to = RoundingLinear, rounding  # type: ignore[assignment]
+    piece = random_piece(seed, spec.vocab_size, 9, 4, tree=True)
+    found, expected, plain = (read(each, [piece], [filled(each, 4)]).hidden.double() for each in (model, oracle, exact))
+    assert (found - expected).square().mean() < 0.1 * (plain - expected).square().mean()
 
 
 @pytest.mark.parametrize("windows", [(None, None), (5, 3)])

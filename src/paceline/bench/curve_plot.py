@@ -18,7 +18,14 @@ __all__ = ["draw"]
 
 Result = Mapping[str, Any]
 
-_COLOURS = {"exact": "#2a7de1", "mixed": "#3a9d5d", "half": "#e07a1f", "int8": "#b0413e", "int8-32": "#7b5ea7"}
+_COLOURS = {
+    "exact": "#2a7de1",
+    "mixed": "#3a9d5d",
+    "half": "#e07a1f",
+    "int8": "#b0413e",
+    "int8-32": "#7b5ea7",
+    "w8a8": "#4c4c4c",
+}
 
 
 def draw(result: Result) -> Figure:

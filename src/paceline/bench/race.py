@@ -193,8 +193,8 @@ def know_costs(decoders: Iterable[Decoder[Any]], prompts: Iterable[Sequence[int]
 
 def dtypes_in_effect(llm: LLM) -> dict[str, str | None]:
     """In which precisions a pair computes (see `models.precision`), read from its weights."""
-    draft = None if llm.drafter is None else llm.drafter.fc.weight.dtype
-    found = {"dtype": llm.model.head.weight.dtype, "attention_dtype": llm.model.dtype, "draft_dtype": draft}
+    draft = None if llm.drafter is None else llm.drafter.fc.dtype
+    found = {"dtype": llm.model.product_dtype, "attention_dtype": llm.model.dtype, "draft_dtype": draft}
     return {name: None if dtype is None else str(dtype).removeprefix("torch.") for name, dtype in found.items()}
 
 

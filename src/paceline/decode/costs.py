@@ -139,7 +139,7 @@ class CostBook:
             "target": _shape(asdict(target.model.spec)),
             "drafter": _shape(asdict(drafting.drafter.spec)),
             "dtypes": [
-                str(each) for each in (target.model.product_dtype, target.model.dtype, drafting.drafter.fc.weight.dtype)
+                str(each) for each in (target.model.product_dtype, target.model.dtype, drafting.drafter.fc.dtype)
             ],
             "proposed": [settings.candidates, settings.max_nodes, settings.draft_temperature, str(settings.rescorer)],
             "rows": self._rows,
@@ -149,7 +149,7 @@ class CostBook:
             "threads": torch.get_num_threads(),
             "torch": torch.__version__,
             "native": [native.in_use(), native.build()],
-            "packed": target.model.packed_bytes,  # int8 weights are float32 to all that stands above
+            "rounding": target.model.rounding,
         }
 
 

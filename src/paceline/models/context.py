@@ -67,7 +67,7 @@ class Context:
             positions: [rows], absolute.
         """
         block = self._block
-        hidden = self._norm(self._fc(features.to(self._fc.weight.dtype)))
+        hidden = self._norm(self._fc(features.to(self._fc.dtype)))
         product, norm = self._forms or self._plain_forms()
         shaped = product(hidden).view(-1, block.num_layers, 2, block.num_kv_heads, block.head_dim)
         keys, values = shaped.permute(2, 1, 0, 3, 4).unbind()
@@ -97,7 +97,7 @@ class Context:
         product, norm = Linear(fused.weight.shape[1], len(fused.weight)), RmsNorm(1, self._block.norm_eps)
         product.weight, norm.weight = nn.Parameter(fused.weight, False), nn.Parameter(fused.norms, False)
         product.bias = None if fused.bias is None else nn.Parameter(fused.bias, False)
-        product.int8_group, product.keeps_weight = self._fc.int8_group, self._fc.keeps_weight
+        product.arithmetic, product.lean = self._fc.arithmetic, self._fc.lean
         product.prepare()
         norm.prepare()
         self._forms = product, norm
@@ -114,7 +114,7 @@ class Context:
             key_norms=fused.norms.flatten(1),
         )
         sizes = block.num_layers, block.num_kv_heads, block.norm_eps
-        return native.Context(sizes, weights, native.turn_of(table), self._fc.int8_group)
+        return native.Context(sizes, weights, native.turn_of(table), self._fc.rounding)
 
     def _plain_forms(self) -> tuple[Rowwise, Rowwise]:
         fused = self._fused()

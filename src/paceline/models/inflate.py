@@ -44,7 +44,7 @@ def inflate_drafter(drafter: Drafter, target: Transformer, factor: int) -> Draft
     if drafter.spec.v2 is not None:
         raise UnsupportedModel("This is a DFlash 2 drafter.", remedy="Only DFlash 1 drafters can be inflated.")
     spec = replace(drafter.spec, block=_wider(drafter.spec.block, factor))
-    wide = Drafter(spec, target).to(drafter.fc.weight.dtype).eval().requires_grad_(False)
+    wide = Drafter(spec, target).to(drafter.fc.dtype).eval().requires_grad_(False)
     tensors = split(drafter.state_dict(), drafter.spec)
     wide.load_state_dict(fuse(_widened(tensors, factor, len(spec.target_layer_ids)), spec))
     return wide

@@ -13,19 +13,23 @@ Packed once, eight rows cost little more than one, which is what verification li
 are bfloat16, which float16 holds exactly (from 2^-17 on; below, the error is at most 2^-25): half the memory to read,
 and the sums are those of float32. So on a CPU float32 weights that float16 holds are kept so, other float32 and
 bfloat16 weights are packed for oneDNN; float64, the precision of the proofs, is plain. Where the native product applies
-(`paceline.native`), float32 products are that one, for any number of rows.
+(`paceline.native`), products in float32 and bfloat16 are that one, for any number of rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from paceline import native
-from paceline.models.int8 import rounded
+from paceline.models.rounding import coded, rounded
+
+if TYPE_CHECKING:
+    from paceline.native import Arithmetic
 
 __all__ = ["Linear"]
 
@@ -40,17 +44,17 @@ class Linear(nn.Module):
     weight as an ordinary parameter [out, in]; `prepare` adds the packed form for inference on a CPU.
 
     Attributes:
-        int8_group: inputs that share a scale where the weight is rounded to int8 (`models.int8`), 0: it is not.
-        keeps_weight: the parameter is there after it was packed natively. Without it, memory holds the weight once; it
-            may be of a narrower type before, as its file has it, and is float32 without values afterwards.
+        arithmetic: what it rounds to int8 (`models.rounding`), if anything.
+        lean: where the parameter is given back once it was packed natively, the precision to compute in. Memory then
+            holds the weight once; until then it may be of a narrower type, as its file has it, and has no values after.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = False) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
-        self.int8_group = 0
-        self.keeps_weight = True
+        self.arithmetic = native.EXACT
+        self.lean: torch.dtype | None = None
         self._product: Callable[..., Tensor] = F.linear
         self._packed: tuple[object, ...] | None = None
         self._kept_as: torch.dtype | None = None
@@ -58,10 +62,10 @@ class Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[rows, in] -> [rows, out]."""
+        if self._native is not None and not x.requires_grad:
+            return self._native(x) if x.dtype == torch.float32 else self._native(x.float()).to(x.dtype)
         if x.dtype != self.weight.dtype:
             return self.forward(x.to(self.weight.dtype)).to(x.dtype)
-        if self._native is not None and not x.requires_grad:
-            return self._native(x)
         if self._packed is None or x.requires_grad:  # the packed products have no gradient
             assert not self.weight.is_meta, "torch has to compute this, and its weight was given back"
             return F.linear(x, self.weight, self.bias)
@@ -79,7 +83,17 @@ class Linear(nn.Module):
     @property
     def native(self) -> bool:
         """Whether it computes natively, once it is packed."""
-        return not self.keeps_weight or native.applies_to(self.weight)
+        return native.multiplies(self.dtype, self.weight.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What it computes in."""
+        return self.lean or self.weight.dtype
+
+    @property
+    def rounding(self) -> Arithmetic:
+        """What the native product rounds."""
+        return native.Arithmetic("bfloat16") if self.dtype == torch.bfloat16 else self.arithmetic
 
     @property
     def read_bytes(self) -> int:
@@ -94,15 +108,19 @@ class Linear(nn.Module):
         if self.weight.device.type != "cpu":
             return
         if self.native:
-            self._native = native.Product(self.weight.float(), self.bias, self.int8_group)
+            bias = None if self.bias is None else self.bias.float()
+            self._native = native.Product(self.weight.float(), bias, self.rounding)
             self.was_packed()
         else:
             self._pack_for_torch()
 
     def _pack_for_torch(self) -> None:
-        if self.int8_group:
-            self.weight = nn.Parameter(rounded(self.weight, self.int8_group), requires_grad=False)
-            self.int8_group = 0  # a second rounding may find another scale
+        if self.arithmetic.rounding == "int8":
+            self._product, self._packed = _linear_of_codes, (*coded(self.weight.detach()), self.bias)
+            return
+        if self.arithmetic.rounding == "weights":
+            self.weight = nn.Parameter(rounded(self.weight, self.arithmetic.group), requires_grad=False)
+            self.arithmetic = native.EXACT  # a second rounding may find another scale
         weight, bias = self.weight.detach(), None if self.bias is None else self.bias.detach()
         if _held_by_half(weight):
             self._product = torch.ops.quantized.linear_dynamic_fp16.default
@@ -114,8 +132,14 @@ class Linear(nn.Module):
 
     def was_packed(self) -> None:
         """Give back a weight that is not to be kept."""
-        if not self.keeps_weight:
-            self.weight = nn.Parameter(torch.empty_like(self.weight, dtype=torch.float32, device="meta"), False)
+        if self.lean is not None:
+            self.weight = nn.Parameter(torch.empty_like(self.weight, dtype=self.lean, device="meta"), False)
+
+
+def _linear_of_codes(x: Tensor, codes: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:
+    own, own_scales = coded(x)
+    product = F.linear(own, codes) * (scales.T * own_scales)
+    return product if bias is None else product + bias
 
 
 def _held_by_half(weight: Tensor) -> bool:

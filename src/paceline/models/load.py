@@ -37,7 +37,7 @@ def load_transformer(
     device: torch.device | str = "cpu",
     *,
     attention_dtype: torch.dtype | None = None,
-    int8_group: int = 0,
+    arithmetic: native.Arithmetic = native.EXACT,
     trainable: bool = False,
     keep_weights: bool = True,
 ) -> Transformer:
@@ -48,7 +48,7 @@ def load_transformer(
         dtype: of all weights; None takes the embedding's in the file.
         attention_dtype: of norms, attention and what layers hand on, where it is not `dtype` (`models.precision`).
         device: where the weights go.
-        int8_group: inputs that share a scale where the weights of products are rounded to int8; 0: they are not.
+        arithmetic: what products round to int8, if anything.
         trainable: keep the parameters trainable and the modules plain, instead of `prepare`d.
         keep_weights: beside what passes over caches need; without them, nothing else can be computed.
 
@@ -60,7 +60,7 @@ def load_transformer(
     with _Unfilled():
         model = Transformer(spec)
     dtype = dtype or state["embed.weight"].dtype
-    form = _Form(dtype, attention_dtype or dtype, torch.device(device), int8_group, keep_weights)
+    form = _Form(dtype, attention_dtype or dtype, torch.device(device), arithmetic, keep_weights)
     _fill(model, state, form)
     if spec.tied_head and not form.lean:  # otherwise the head gives back what it has packed
         # Filling made two parameters of the one tensor.
@@ -77,7 +77,8 @@ def load_drafter(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     *,
-    int8_group: int = 0,
+    attention_dtype: torch.dtype | None = None,
+    arithmetic: native.Arithmetic = native.EXACT,
     trainable: bool = False,
     keep_weights: bool = True,
 ) -> Drafter:
@@ -103,7 +104,7 @@ def load_drafter(
     with _Unfilled():
         drafter = Drafter(spec, target)
     dtype, device = dtype or target.product_dtype, torch.device(device or target.embed.weight.device)
-    form = _Form(dtype, dtype, device, int8_group, keep_weights)
+    form = _Form(dtype, attention_dtype or dtype, device, arithmetic, keep_weights)
     _fill(drafter, state, form)
     if not trainable:
         _prepare(drafter, form)
@@ -167,13 +168,14 @@ class _Form(NamedTuple):
 
     Attributes:
         norm_dtype: of all but embedding and products.
-        int8_group, keep_weights: see `Linear`.
+        arithmetic: see `Linear`.
+        keep_weights: see `load_transformer`.
     """
 
     dtype: torch.dtype
     norm_dtype: torch.dtype
     device: torch.device
-    int8_group: int
+    arithmetic: native.Arithmetic
     keep_weights: bool
 
     @property
@@ -182,7 +184,8 @@ class _Form(NamedTuple):
 
         An embedding in bfloat16 stays where it is: in the file, of which the system keeps in memory what is looked up.
         """
-        return not self.keep_weights and native.applies(self.dtype, self.device)
+        wide = self.norm_dtype == torch.float32  # where passes are native
+        return not self.keep_weights and wide and native.multiplies(self.dtype, self.device)
 
 
 def _prepare(module: Transformer | Drafter, form: _Form) -> None:
@@ -199,7 +202,7 @@ def _fill(module: Transformer | Drafter, state: dict[str, Tensor], form: _Form) 
     while state:  # one by one, so that a model is not held twice while it is converted
         name, tensor = state.popitem()
         owner, _, own = name.rpartition(".")
-        if form.int8_group and owner in products and not tensor.isfinite().all():
+        if form.arithmetic != native.EXACT and owner in products and not tensor.isfinite().all():
             told = f"The checkpoint's {name} holds a number that is not finite."
             raise CheckpointError(told, remedy="It cannot be rounded to int8; use another precision.")
         dtype = form.dtype if owner in wholes else form.norm_dtype
@@ -209,5 +212,5 @@ def _fill(module: Transformer | Drafter, state: dict[str, Tensor], form: _Form) 
         converted[name] = tensor if as_it_is else tensor.to(form.device, dtype)
     module.load_state_dict(converted, assign=True)
     for product in products.values():
-        product.int8_group, product.keeps_weight = form.int8_group, not form.lean
+        product.arithmetic, product.lean = form.arithmetic, form.dtype if form.lean else None
     assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers(), module.rotary.frequencies))

@@ -1,4 +1,4 @@
-"""When a pass goes through the native network instead of torch: float32, on a CPU, over caches.
+"""When a pass goes through the native network instead of torch: all but products in float32, on a CPU, over caches.
 
 Knows the modules of `models.transformer`, those of `models.convolution` around their parts, and the rule; what the
 network computes, `paceline.native` knows.
@@ -131,8 +131,8 @@ def pack(
     sizes = native.Sizes(
         len(layers), spec.intermediate_size, spec.num_heads, spec.num_kv_heads, spec.head_dim, spec.norm_eps, *kernels
     )
-    group, weights = layers[0].qkv.int8_group, _handed_over(layers, couplings or [None] * len(layers))
-    return NativeLayers(native.Network(sizes, weights, norm, embedding, ends.scale, group), ends)
+    arithmetic, weights = layers[0].qkv.rounding, _handed_over(layers, couplings or [None] * len(layers))
+    return NativeLayers(native.Network(sizes, weights, norm, embedding, ends.scale, arithmetic), ends)
 
 
 def _scored(asked: Asked) -> Sequence[int]:
@@ -157,11 +157,15 @@ def _weights(layer: Layer) -> native.LayerWeights:
         out=layer.out.weight.float(),
         gate_up=layer.gate_up.weight.float(),
         down=layer.down.weight.float(),
-        qkv_bias=layer.qkv.bias,
-        out_bias=layer.out.bias,
-        gate_up_bias=layer.gate_up.bias,
-        down_bias=layer.down.bias,
+        qkv_bias=_wide(layer.qkv.bias),
+        out_bias=_wide(layer.out.bias),
+        gate_up_bias=_wide(layer.gate_up.bias),
+        down_bias=_wide(layer.down.bias),
     )
+
+
+def _wide(bias: Tensor | None) -> Tensor | None:
+    return None if bias is None else bias.float()
 
 
 def _coupled(weights: native.LayerWeights, coupling: Coupling) -> native.LayerWeights:

@@ -28,7 +28,7 @@ __all__ = [
 
 Method = Literal["auto", "ar", "dflash", "lookup", "diffusion", "apd"]
 
-Precision = Literal["exact", "mixed", "half", "int8", "int8-32"]
+Precision = Literal["exact", "mixed", "half", "int8", "int8-32", "w8a8"]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 
 PROMISES = (
@@ -37,7 +37,8 @@ PROMISES = (
     "decoding's own in the same precision, up to near-ties of its rounding; most of them are what exact gives "
     "(docs/equality.md). int8 rounds the weights of all products to int8, with a scale for each output, int8-32 with "
     "one for every 32 weights, and computes in float32: half the memory to read, plain decoding's tokens for these "
-    "weights (docs/native.md)."
+    "weights (docs/native.md). w8a8 rounds what they are multiplied with as well, and again gives the tokens of plain "
+    "decoding in this precision: fastest."
 )
 """What equality each precision promises."""
 

@@ -22,7 +22,7 @@ from paceline.models.rotary import Rotary, Rotation, rotate
 from paceline.models.spec import Spec
 
 if TYPE_CHECKING:
-    from paceline.native import Draws
+    from paceline.native import Arithmetic, Draws
 
 __all__ = ["Layer", "Output", "Scored", "Transformer", "initialize", "prepare"]
 
@@ -123,7 +123,13 @@ class Transformer(nn.Module):
     def product_dtype(self) -> torch.dtype:
         """Precision of the products' weights, whether they are still held or were packed."""
         layer = cast(Layer, self.layers[0])
-        return layer.qkv.weight.dtype
+        return layer.qkv.dtype
+
+    @property
+    def rounding(self) -> Arithmetic:
+        """What the products round."""
+        layer = cast(Layer, self.layers[0])
+        return layer.qkv.rounding
 
     def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, taps: Sequence[int] = ()) -> Output:
         """Run a flat batch.

@@ -11,16 +11,19 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from paceline.native.arithmetic import EXACT, Arithmetic
     from paceline.native.choice import VARIABLE, build, in_use, instruction_sets, instructions, why_not
     from paceline.native.context import Context, ContextWeights
     from paceline.native.drawing import Draws, drawn, ranked
-    from paceline.native.extension import applies, applies_to, trim
+    from paceline.native.extension import applies, applies_to, multiplies, trim
     from paceline.native.growth import grown
     from paceline.native.network import Batch, LayerWeights, Network, Rows, Sizes, turn_of
     from paceline.native.product import Product
 
 __all__ = [
+    "EXACT",
     "VARIABLE",
+    "Arithmetic",
     "Batch",
     "Context",
     "ContextWeights",
@@ -38,6 +41,7 @@ __all__ = [
     "in_use",
     "instruction_sets",
     "instructions",
+    "multiplies",
     "ranked",
     "trim",
     "turn_of",
@@ -45,11 +49,12 @@ __all__ = [
 ]
 
 _HOMES = {
+    **dict.fromkeys(("EXACT", "Arithmetic"), "arithmetic"),
     **dict.fromkeys(("VARIABLE", "build", "in_use", "instruction_sets", "instructions", "why_not"), "choice"),
     **dict.fromkeys(("Context", "ContextWeights"), "context"),
     **dict.fromkeys(("Draws", "drawn", "ranked"), "drawing"),
     **dict.fromkeys(("Batch", "LayerWeights", "Network", "Rows", "Sizes", "turn_of"), "network"),
-    **dict.fromkeys(("applies", "applies_to", "trim"), "extension"),
+    **dict.fromkeys(("applies", "applies_to", "multiplies", "trim"), "extension"),
     "grown": "growth",
     "Product": "product",
 }

@@ -6,6 +6,8 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import Tensor
 
+from paceline.native.arithmetic import Arithmetic
+
 def instruction_sets() -> list[str]: ...
 def trim() -> None: ...
 
@@ -15,7 +17,9 @@ class Pool:
     def threads(self) -> int: ...
 
 class Linear:
-    def __init__(self, pool: Pool, instructions: str, weight: Tensor, bias: Tensor | None, group: int) -> None: ...
+    def __init__(
+        self, pool: Pool, instructions: str, weight: Tensor, bias: Tensor | None, arithmetic: Arithmetic
+    ) -> None: ...
     def multiply(self, x: NDArray[Any], y: NDArray[Any]) -> None: ...
     @property
     def nbytes(self) -> int: ...
@@ -80,7 +84,7 @@ class Network:
         eps: float,
         norm: Tensor,
         layers: int,
-        group: int,
+        arithmetic: Arithmetic,
         embedding: NDArray[Any],
         scale: float,
     ) -> None: ...
@@ -123,7 +127,7 @@ class Context:
         key_norms: Tensor,
         cos: NDArray[Any],
         sin: NDArray[Any],
-        group: int,
+        arithmetic: Arithmetic,
     ) -> None: ...
     def extend(self, unread: Sequence[tuple[Sequence[NDArray[Any]], NDArray[Any], int]]) -> None: ...
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor
 
+from paceline.native.arithmetic import EXACT, Arithmetic
 from paceline.native.choice import extension, instructions
 from paceline.native.extension import array, plain, pool
 
@@ -43,7 +44,7 @@ class Context:
     Args:
         sizes: layers, key heads, and the constant of all norms.
         turn: angles of all positions, see `turn_of`; not copied.
-        group: inputs that share a scale, where weights are rounded to int8; 0: none is rounded.
+        arithmetic: what products round.
     """
 
     def __init__(
@@ -51,9 +52,9 @@ class Context:
         sizes: tuple[int, int, float],
         weights: ContextWeights,
         turn: tuple[NDArray[Any], NDArray[Any]],
-        group: int = 0,
+        arithmetic: Arithmetic = EXACT,
     ) -> None:
-        self._native = extension().Context(pool(), instructions(), *sizes, *map(plain, weights), *turn, group)
+        self._native = extension().Context(pool(), instructions(), *sizes, *map(plain, weights), *turn, arithmetic)
 
     @property
     def nbytes(self) -> int:

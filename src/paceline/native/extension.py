@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from paceline.native._native import Pool
 
-__all__ = ["applies", "applies_to", "array", "plain", "pool", "trim"]
+__all__ = ["applies", "applies_to", "array", "multiplies", "plain", "pool", "trim"]
 
 
 def applies(dtype: torch.dtype, device: torch.device) -> bool:
@@ -30,6 +30,11 @@ def applies(dtype: torch.dtype, device: torch.device) -> bool:
 def applies_to(weight: Tensor) -> bool:
     """`applies` to where and what a weight is."""
     return applies(weight.dtype, weight.device)
+
+
+def multiplies(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether it has products of weights of this precision, for rows in float32."""
+    return applies(torch.float32 if dtype == torch.bfloat16 else dtype, device)
 
 
 def array(tensor: Tensor) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from paceline.native.arithmetic import EXACT, Arithmetic
 from paceline.native.choice import extension, instructions
 from paceline.native.drawing import Draws
 from paceline.native.extension import array, plain, pool
@@ -128,7 +129,7 @@ class Network:
         norm: weight of the final norm, [hidden].
         embedding: [tokens, hidden], float32 or bfloat16; it is not copied.
         scale: what the embedding is multiplied with.
-        group: inputs that share a scale, where weights are rounded to int8; 0: none is rounded.
+        arithmetic: what products round.
     """
 
     def __init__(
@@ -138,7 +139,7 @@ class Network:
         norm: Tensor,
         embedding: Tensor,
         scale: float = 1.0,
-        group: int = 0,
+        arithmetic: Arithmetic = EXACT,
     ) -> None:
         native = extension()
         self._native = native.Network(
@@ -148,7 +149,7 @@ class Network:
             sizes.eps,
             plain(norm),
             sizes.layers,
-            group,
+            arithmetic,
             _bits(embedding),
             scale,
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from paceline.native.arithmetic import EXACT, Arithmetic
 from paceline.native.choice import extension, instructions
 from paceline.native.extension import array, pool
 
@@ -19,20 +20,20 @@ __all__ = ["Product"]
 class Product:
     """A weight [out, in] and bias [out] or None, float32 on the CPU; both are copied.
 
-    Kept as bfloat16 where that holds every weight exactly; all sums are float32, in the order of `in`, so a row's
-    result depends on no other row.
+    Where nothing is to be rounded, kept as bfloat16 if that holds every weight. All sums have a fixed order, so a
+    row's result depends on no other row.
 
     Args:
-        group: inputs that share a scale, where the weight is rounded to int8; 0: it is not.
+        arithmetic: what is rounded.
 
     Attributes:
         outputs: how many.
         packed: what another call of the extension may take for this product.
     """
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, group: int = 0) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor | None, arithmetic: Arithmetic = EXACT) -> None:
         bias = None if bias is None else bias.detach().contiguous()
-        self.packed: Linear = extension().Linear(pool(), instructions(), weight.detach().contiguous(), bias, group)
+        self.packed: Linear = extension().Linear(pool(), instructions(), weight.detach().contiguous(), bias, arithmetic)
         self.outputs = len(weight)
 
     @property

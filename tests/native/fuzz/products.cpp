@@ -9,9 +9,11 @@
 
 namespace fuzz {
 
+using paceline::Arithmetic;
 using paceline::Kernels;
 using paceline::Matrix;
 using paceline::Pool;
+using paceline::Rounding;
 using paceline::Weights;
 
 namespace {
@@ -20,10 +22,17 @@ namespace {
 constexpr double kRounding = 0x1p-23;
 
 struct Case {
-    long rows, depth, columns, stride, group;
+    long rows, depth, columns, stride;
+    Arithmetic arithmetic;
     bool add, biased;
     Floats bias, x, weight;
 };
+
+Arithmetic random_arithmetic(Random& random, long depth) {
+    const auto rounding = Rounding(random.from(0, 3));
+    const long group = random.from(1, random.coin() ? 9 : std::max(depth, 1L));
+    return {rounding, rounding == Rounding::weights ? std::min(group, std::max(depth, 1L)) : 0};
+}
 
 Case random_case(Random& random) {
     const long rows = random.from(0, 64), depth = random.from(0, random.coin() ? 9 : 300);
@@ -31,8 +40,7 @@ Case random_case(Random& random) {
     const long stride = random.coin() ? paceline::padded(columns) : columns;
     const bool add = random.coin(), shorter = random.coin(), biased = random.coin();
     Floats weight = normals(random, columns * depth, 1, shorter);
-    const long group = random.coin() ? random.from(1, random.coin() ? 9 : std::max(depth, 1L)) : 0;
-    return {rows, depth, columns, stride, std::min(group, std::max(depth, 1L)), add, biased, normals(random, columns),
+    return {rows, depth, columns, stride, random_arithmetic(random, depth), add, biased, normals(random, columns),
             normals(random, rows * depth), std::move(weight)};
 }
 
@@ -47,10 +55,32 @@ void round_group(float* weight, long count) {
     for (long i = 0; i < count; ++i) weight[i] = scale > 0 ? std::nearbyint(weight[i] / scale) * scale : 0;
 }
 
+// The nearest bfloat16, ties to the even one.
+void round_to_bfloat16(Floats& numbers) {
+    for (long i = 0; i < numbers.count(); ++i) {
+        const uint32_t bits = std::bit_cast<uint32_t>(numbers[i]);
+        numbers[i] = std::bit_cast<float>((bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u);
+    }
+}
+
+// Codes from -127 to 127 for each row of `depth` numbers, and their scale.
+void round_to_int8(Floats& numbers, long depth) {
+    for (long first = 0; first < numbers.count(); first += depth) {
+        float largest = 0;
+        for (long i = first; i < first + depth; ++i) largest = std::max(largest, std::fabs(numbers[i]));
+        const float factor = 127 / largest, scale = largest / 127;
+        for (long i = first; i < first + depth; ++i) numbers[i] = std::nearbyint(numbers[i] * factor) * scale;
+    }
+}
+
 void round_all(Case& of) {
-    for (long row = 0; of.group && row < of.columns; ++row)
-        for (long k = 0; k < of.depth; k += of.group)
-            round_group(of.weight.at() + row * of.depth + k, std::min(of.group, of.depth - k));
+    const auto [rounding, group] = of.arithmetic;
+    if (rounding == Rounding::bfloat16) round_to_bfloat16(of.weight), round_to_bfloat16(of.x);
+    if (rounding == Rounding::int8 && of.depth) round_to_int8(of.weight, of.depth), round_to_int8(of.x, of.depth);
+    if (rounding != Rounding::weights) return;
+    for (long row = 0; row < of.columns; ++row)
+        for (long k = 0; k < of.depth; k += group)
+            round_group(of.weight.at() + row * of.depth + k, std::min(group, of.depth - k));
 }
 
 void multiply(const Weights& weights, Pool& pool, const Case& of, long row, long rows, float* y) {
@@ -79,18 +109,18 @@ void check(const Case& of, const Floats& before, const Floats& y) {
 void products(Random& random, const Kernels& kernels) {
     Case of = random_case(random);
     const std::vector matrices{
-        Matrix{of.weight.at(), of.biased ? of.bias.at() : nullptr, of.columns, of.depth, of.group}};
+        Matrix{of.weight.at(), of.biased ? of.bias.at() : nullptr, of.columns, of.depth, of.arithmetic}};
     Pool pool(random.from(1, 3)), other(random.from(1, 3));
     Weights weights(kernels, pool, matrices, 1), again(kernels, other, matrices, 1);
     weights.add(matrices), again.add(matrices);
-    round_all(of);
     const Floats before = normals(random, of.rows * of.stride);
     Floats y(random, before.count()), alone(random, before.count());
     for (long i = 0; i < before.count(); ++i) y[i] = alone[i] = before[i];
     multiply(weights, pool, of, 0, of.rows, y.at());
-    check(of, before, y);
     for (long row = 0; row < of.rows; ++row) multiply(again, other, of, row, 1, alone.at() + row * of.stride);
     same(alone.at(), y.at(), y.count(), "a product of a row alone");
+    round_all(of);
+    check(of, before, y);
 }
 
 void rows(Random& random, const Kernels& kernels) {

@@ -15,6 +15,7 @@
 #include "attention.h"
 #include "draw.h"
 #include "elementwise.h"
+#include "packing.h"
 #include "product.h"
 
 namespace paceline::SET {
@@ -26,12 +27,18 @@ auto with_format(Storage storage, const Call& call) {
     switch (storage) {
         case Storage::float32: return call(Float32{});
         case Storage::bfloat16: return call(Bfloat16{});
-        default: return call(Int8{});
+        case Storage::int8: return call(Int8{});
+        case Storage::bfloat16_factors: return call(Bfloat16Factors{});
+        default: return call(Int8Factors{});
     }
 }
 
 std::size_t bytes_of_panel(Storage storage, long depth, long group) {
     return with_format(storage, [&]<class S>(S) { return panel_bytes<S>(depth, group); });
+}
+
+std::size_t bytes_of_scratch(Storage storage, long depth) {
+    return with_format(storage, [&]<class S>(S) { return scratch_bytes<S>(depth); });
 }
 
 void pack(const Source& source, long first, long last, std::byte* to) {
@@ -48,8 +55,8 @@ void multiply(const Product& product) {
 #define TEXT(name) TEXT_OF(name)
 
 const Kernels& kernels() {
-    static constexpr Kernels table{TEXT(SET), kColumns, bytes_of_panel, pack, multiply, norm, rotate, gate, convolve,
-                                   attend, choose, rank, scratch_of};
+    static constexpr Kernels table{TEXT(SET), kColumns, bytes_of_panel, bytes_of_scratch, pack, multiply, norm, rotate, gate,
+                                   convolve, attend, choose, rank, scratch_of};
     return table;
 }
 

@@ -13,8 +13,9 @@
 namespace paceline {
 
 // How weights are kept. bfloat16 only where it holds the float32 weights exactly; int8 rounds them, so many of an output
-// sharing a scale. Sums are float32 in each.
-enum class Storage : uint8_t { float32, bfloat16, int8 };
+// sharing a scale. Where factors are rounded, the rows are as well: to bfloat16, or to int8 with a scale for each output
+// and each row. Sums are float32; those of int8 factors are exact.
+enum class Storage : uint8_t { float32, bfloat16, int8, bfloat16_factors, int8_factors };
 
 // All rows in memory are this many floats apart, or a multiple: two vectors of the widest set.
 constexpr long kPad = 32;
@@ -50,6 +51,7 @@ struct Product {
     Rows y;
     long columns;  // of y: what lies behind is not written
     bool add;
+    std::byte* scratch;  // this thread's: room for `Kernels::scratch_bytes`, a cache line at least where it begins
 };
 
 // Channels first … last - 1 of a row, weighted with the rows to its left: the sum over o of (base[o] + added[o]) * x_(t - o).
@@ -95,6 +97,7 @@ struct Kernels {
     const char* name;
     long columns;  // of a panel
     std::size_t (*panel_bytes)(Storage, long depth, long group);
+    std::size_t (*scratch_bytes)(Storage, long depth);  // that a product needs
     void (*pack)(const Source&, long first, long last, std::byte* to);
     void (*multiply)(const Product&);
     void (*norm)(const float* x, const float* weight, long size, float eps, float* y);
@@ -114,6 +117,9 @@ namespace avx2 {
 const Kernels& kernels();
 }
 namespace avx512 {
+const Kernels& kernels();
+}
+namespace amx {
 const Kernels& kernels();
 }
 

@@ -13,8 +13,8 @@ enum { kAttentionKernels, kQkv, kOut, kMlpKernels, kGate, kUp, kDown, kMatrices 
 std::vector<Matrix> matrices_of(const Layer& layer) {
     const Matrix& both = layer.gate_up;
     const long half = both.columns / 2;
-    const Matrix gate{both.weight, both.bias, half, both.depth, both.group};
-    const Matrix up{both.weight + half * both.depth, both.bias ? both.bias + half : nullptr, half, both.depth, both.group};
+    const Matrix gate{both.weight, both.bias, half, both.depth, both.arithmetic};
+    const Matrix up{both.weight + half * both.depth, both.bias ? both.bias + half : nullptr, half, both.depth, both.arithmetic};
     return {layer.attention.projection, layer.qkv, layer.out, layer.mlp.projection, gate, up, layer.down};
 }
 
@@ -22,7 +22,7 @@ std::vector<Matrix> matrices_of(const Layer& layer) {
 std::vector<Matrix> shapes_of(const Shape& of) {
     const long width = of.heads * of.dim, all = width + 2 * of.kv_heads * of.dim;
     const long numbers = 2 * of.kernel_size * of.kernel_groups;
-    const auto shape = [](long columns, long depth) { return Matrix{nullptr, nullptr, columns, depth, 0}; };
+    const auto shape = [](long columns, long depth) { return Matrix{nullptr, nullptr, columns, depth}; };
     return {shape(numbers, of.hidden), shape(all, of.hidden), shape(of.hidden, width), shape(numbers, of.hidden),
             shape(of.intermediate, of.hidden), shape(of.intermediate, of.hidden), shape(of.hidden, of.intermediate)};
 }

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#if defined(__FMA__)
+#if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
 #include <arm_neon.h>
@@ -30,6 +30,7 @@ constexpr int W = LANES;
 typedef float Vector __attribute__((vector_size(4 * W)));
 typedef int32_t Integers __attribute__((vector_size(4 * W)));
 typedef uint32_t Words __attribute__((vector_size(4 * W)));
+typedef int16_t Shorts __attribute__((vector_size(4 * W)));
 
 // memcpy, since a pointer to a vector would promise alignment and the type of what it points to.
 template <class V = Vector>
@@ -83,6 +84,28 @@ INLINE Vector widen(const std::byte* codes) {
 #else
     typedef int8_t Bytes __attribute__((vector_size(W)));
     return __builtin_convertvector(load<Bytes>(codes), Vector);
+#endif
+}
+
+// W numbers of 8 bits, with or without sign, from wider ones.
+INLINE void narrow(Integers codes, std::byte* to) {
+#if defined(__AVX512F__)
+    store(to, _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)codes));
+#else
+    for (int i = 0; i < W; ++i) to[i] = std::byte(codes[i]);
+#endif
+}
+
+// In each lane the sum of two products of 16 bits.
+INLINE Integers products(Integers a, Integers b) {
+#if defined(__AVX512BW__)
+    return (Integers)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined(__AVX2__)
+    return (Integers)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined(__SSE2__)
+    return (Integers)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
 #endif
 }
 

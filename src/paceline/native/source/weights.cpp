@@ -9,7 +9,12 @@ namespace {
 
 // Released checkpoints are bfloat16 nearly always: half the memory to read, and the same sums.
 Storage storage_of(const Matrix& matrix) {
-    if (matrix.group) return Storage::int8;
+    switch (matrix.arithmetic.rounding) {
+        case Rounding::weights: return Storage::int8;
+        case Rounding::bfloat16: return Storage::bfloat16_factors;
+        case Rounding::int8: return Storage::int8_factors;
+        case Rounding::none: break;
+    }
     const float* end = matrix.weight + matrix.columns * matrix.depth;
     const bool held = std::all_of(matrix.weight, end, [](float w) { return (std::bit_cast<uint32_t>(w) & 0xffff) == 0; });
     return held ? Storage::bfloat16 : Storage::float32;
@@ -20,6 +25,14 @@ Block<float> padded_bias(const Matrix& matrix, long columns) {
     Block<float> bias = allocate<float>(columns);
     std::fill(std::copy_n(matrix.bias, matrix.columns, bias.get()), bias.get() + columns, 0.0f);
     return bias;
+}
+
+// Of a panel, however it will be kept.
+std::size_t most_bytes(const Kernels& kernels, long depth) {
+    std::size_t most = 0;
+    for (Storage storage : {Storage::float32, Storage::bfloat16_factors, Storage::int8_factors})
+        most = std::max(most, kernels.panel_bytes(storage, depth, depth));
+    return most;
 }
 
 // A thread's share of so many panels, in whole ones.
@@ -35,7 +48,7 @@ Weights::Weights(const Kernels& kernels, Pool& pool, const std::vector<Matrix>& 
         for (const Matrix& matrix : shapes) {
             const long panels = (matrix.columns + kernels.columns - 1) / kernels.columns;
             const long own = share(panels, thread + 1, threads) - share(panels, thread, threads);
-            most += own * kernels.panel_bytes(Storage::float32, matrix.depth, matrix.depth);
+            most += own * most_bytes(kernels, matrix.depth);
         }
         streams_.push_back({allocate<std::byte>(times * most)});
     }
@@ -57,7 +70,7 @@ void Weights::add(const std::vector<Matrix>& matrices) {
 // Where its panels will be; nothing has been packed yet.
 Weights::Packed Weights::placed(const Matrix& matrix) {
     const Storage storage = storage_of(matrix);
-    const long group = storage == Storage::int8 ? matrix.group : std::max(matrix.depth, 1L);
+    const long group = storage == Storage::int8 ? matrix.arithmetic.group : std::max(matrix.depth, 1L);
     const long panels = (matrix.columns + kernels_.columns - 1) / kernels_.columns;
     Packed packed{matrix.columns, padded_bias(matrix, panels * kernels_.columns), {}};
     const int threads = pool_.threads();
@@ -68,7 +81,16 @@ Weights::Packed Weights::placed(const Matrix& matrix) {
         packed.parts.push_back({stream.lines.get() + stream.used, bias, matrix.depth, group, first, last, storage});
         stream.used += (last - first) * kernels_.panel_bytes(storage, matrix.depth, group);
     }
+    reserve(packed.parts.front());
     return packed;
+}
+
+void Weights::reserve(const Part& part) {
+    const std::size_t bytes = kernels_.scratch_bytes(part.storage, part.depth);
+    if (bytes <= scratch_bytes_) return;
+    scratch_.clear();
+    for (int thread = 0; thread < pool_.threads(); ++thread) scratch_.push_back(allocate<std::byte>(bytes));
+    scratch_bytes_ = bytes;
 }
 
 std::size_t Weights::bytes() const {
@@ -78,7 +100,8 @@ std::size_t Weights::bytes() const {
 }
 
 void Weights::multiply(std::size_t matrix, int thread, const Rows& x, const Rows& y, long columns, bool add) const {
-    kernels_.multiply({matrices_[matrix].parts[thread], x, y, columns, add});
+    std::byte* scratch = scratch_.empty() ? nullptr : scratch_[thread].get();
+    kernels_.multiply({matrices_[matrix].parts[thread], x, y, columns, add, scratch});
 }
 
 long Weights::first(std::size_t matrix, int thread) const {

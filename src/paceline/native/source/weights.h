@@ -9,12 +9,20 @@
 
 namespace paceline {
 
+// What is rounded before it is multiplied: nothing, the weights to int8, or weights and rows to bfloat16 or int8.
+enum class Rounding : uint8_t { none, weights, bfloat16, int8 };
+
+struct Arithmetic {
+    Rounding rounding = Rounding::none;
+    long group = 0;  // inputs that share a scale, where weights alone are rounded
+};
+
 // [columns, depth] and bias [columns] or null, as torch keeps them. Read while packing, and not afterwards.
 struct Matrix {
     const float* weight;
     const float* bias;
     long columns, depth;
-    long group;  // inputs that share a scale, where weights are rounded to int8; 0: they are not
+    Arithmetic arithmetic{};
 };
 
 class Weights {
@@ -48,11 +56,14 @@ class Weights {
     };
 
     Packed placed(const Matrix& matrix);
+    void reserve(const Part& part);
 
     const Kernels& kernels_;
     Pool& pool_;
     std::vector<Packed> matrices_;
     std::vector<Stream> streams_;  // of every thread
+    std::vector<Block<std::byte>> scratch_;  // likewise
+    std::size_t scratch_bytes_ = 0;
 };
 
 }  // namespace paceline

@@ -32,6 +32,9 @@ using OutputIds = nb::ndarray<int64_t, nb::ndim<Dimensions>, nb::c_contig, nb::d
 // Of a model's sizes, so that no product of them overflows.
 constexpr long kMostSize = 1L << 24;
 
+// Products of two int8, one of them without sign, of which the sum is less than 2^31.
+constexpr long kMostExact = (1L << 31) / (255 * 127);
+
 inline void demand(bool held, const char* told) {
     if (!held) throw nb::value_error(told);
 }
@@ -47,14 +50,30 @@ auto values(const Array& array) {
     return found;
 }
 
-inline Matrix matrix(const Input<2>& weight, const std::optional<Input<1>>& bias, long columns, long depth, long group) {
+// An arithmetic as Python gives it: what is rounded, and the inputs that share a scale.
+using ArithmeticTuple = std::tuple<std::string, long>;
+
+inline Arithmetic arithmetic_of(const ArithmeticTuple& tuple) {
+    const auto& [name, group] = tuple;
+    constexpr const char* names[] = {"none", "weights", "bfloat16", "int8"};
+    const auto found = std::find(std::begin(names), std::end(names), name);
+    demand(found != std::end(names), "There is no such rounding.");
+    const auto rounding = Rounding(found - std::begin(names));
+    demand(rounding == Rounding::weights ? group > 0 : group == 0, "A group is one of weights, and positive.");
+    return {rounding, group};
+}
+
+inline Matrix matrix(const Input<2>& weight, const std::optional<Input<1>>& bias, long columns, long depth,
+                     Arithmetic arithmetic) {
     demand(long(weight.shape(0)) == columns && long(weight.shape(1)) == depth, "A weight does not have its shape.");
     demand(!bias || long(bias->shape(0)) == columns, "A bias does not have the size of its weight.");
-    demand(group >= 0, "group is negative.");
     const float* end = values(weight) + columns * depth;
-    demand(!group || std::all_of(values(weight), end, [](float w) { return std::isfinite(w); }),
+    const bool exact = arithmetic.rounding == Rounding::none || arithmetic.rounding == Rounding::bfloat16;
+    demand(arithmetic.rounding != Rounding::int8 || depth <= kMostExact, "Sums of so many products of int8 overflow.");
+    demand(exact || std::all_of(values(weight), end, [](float w) { return std::isfinite(w); }),
            "A weight that is to be rounded is not finite.");
-    return {values(weight), bias ? values(*bias) : nullptr, columns, depth, std::min(group, std::max(depth, 1L))};
+    arithmetic.group = std::min(arithmetic.group, std::max(depth, 1L));
+    return {values(weight), bias ? values(*bias) : nullptr, columns, depth, arithmetic};
 }
 
 inline const float* vector(const Input<1>& weight, long size) {

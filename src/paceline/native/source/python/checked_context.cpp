@@ -19,7 +19,7 @@ class CheckedContext {
     CheckedContext(std::shared_ptr<Pool> pool, const std::string& set, long layers, long kv_heads, float eps,
                    const Input<2>& fc, const std::optional<Input<1>>& fc_bias, const Input<1>& norm,
                    const Input<2>& key_value, const std::optional<Input<1>>& key_value_bias, const Input<2>& key_norms,
-                   Input<2> cos, Input<2> sin, long group)
+                   Input<2> cos, Input<2> sin, const ArithmeticTuple& arithmetic)
         : cos_(std::move(cos)), sin_(std::move(sin)) {
         const ContextShape shape{long(fc.shape(1)), long(norm.shape(0)), layers, kv_heads, long(key_norms.shape(1)), eps};
         demand(layers > 0 && kv_heads > 0 && shape.hidden > 0 && shape.inputs > 0, "A size is not positive.");
@@ -31,9 +31,10 @@ class CheckedContext {
         demand(long(cos_.shape(1)) == shape.dim && long(sin_.shape(1)) == shape.dim && cos_.shape(0) == sin_.shape(0),
                "cos and sin are not both [places, head_dim].");
         values(cos_), values(sin_);
+        const Arithmetic rounded = arithmetic_of(arithmetic);
         const ContextTensors tensors{
-            matrix(fc, fc_bias, shape.hidden, shape.inputs, group),
-            matrix(key_value, key_value_bias, layers * 2 * kv_heads * shape.dim, shape.hidden, group),
+            matrix(fc, fc_bias, shape.hidden, shape.inputs, rounded),
+            matrix(key_value, key_value_bias, layers * 2 * kv_heads * shape.dim, shape.hidden, rounded),
             vector(norm, shape.hidden), values(key_norms)};
         const nb::gil_scoped_release release;
         context_ = std::make_unique<Context>(kernels_for(set), std::move(pool), shape, tensors);
@@ -74,10 +75,11 @@ void bind_context(nb::module_& module) {
     using Bias = std::optional<Input<1>>;
     nb::class_<CheckedContext>(module, "Context")
         .def(nb::init<std::shared_ptr<Pool>, const std::string&, long, long, float, const Input<2>&, const Bias&,
-                      const Input<1>&, const Input<2>&, const Bias&, const Input<2>&, Input<2>, Input<2>, long>(),
+                      const Input<1>&, const Input<2>&, const Bias&, const Input<2>&, Input<2>, Input<2>,
+                      const ArithmeticTuple&>(),
              "pool"_a, "instructions"_a, "layers"_a, "kv_heads"_a, "eps"_a, given("fc"), given("fc_bias").none(),
              given("norm"), given("key_value"), given("key_value_bias").none(), given("key_norms"), given("cos"),
-             given("sin"), "group"_a)
+             given("sin"), "arithmetic"_a)
         .def("extend", &CheckedContext::extend, given("unread"))
         .def_prop_ro("nbytes", &CheckedContext::bytes);
 }

@@ -5,19 +5,19 @@ namespace paceline {
 namespace {
 
 Pair pair_of(const std::optional<Input<3>>& base, const std::optional<Input<2>>& projection, const Shape& shape,
-             long group) {
+             const Arithmetic& arithmetic) {
     demand(base.has_value() == projection.has_value(), "The base and the projection of a convolution go together.");
     if (!base) return {};
     demand(shape.kernel_size > 0, "The network has no convolutions.");
     demand(base->shape(0) == 2 && long(base->shape(1)) == shape.kernel_size && long(base->shape(2)) == shape.hidden,
            "The base of a convolution is not [2, kernel_size, hidden].");
     const long numbers = 2 * shape.kernel_size * shape.kernel_groups;
-    return {values(*base), matrix(*projection, std::nullopt, numbers, shape.hidden, group)};
+    return {values(*base), matrix(*projection, std::nullopt, numbers, shape.hidden, arithmetic)};
 }
 
 }  // namespace
 
-Layer checked(const LayerTensors& of, const Shape& shape, long group) {
+Layer checked(const LayerTensors& of, const Shape& shape, const Arithmetic& arithmetic) {
     const long width = shape.heads * shape.dim, all = width + 2 * shape.kv_heads * shape.dim;
     demand(of.query_norm.has_value() == of.key_norm.has_value(), "query_norm and key_norm go together.");
     return {
@@ -25,12 +25,12 @@ Layer checked(const LayerTensors& of, const Shape& shape, long group) {
         of.query_norm ? vector(*of.query_norm, shape.dim) : nullptr,
         of.key_norm ? vector(*of.key_norm, shape.dim) : nullptr,
         vector(of.mlp_norm, shape.hidden),
-        matrix(of.qkv, of.qkv_bias, all, shape.hidden, group),
-        matrix(of.out, of.out_bias, shape.hidden, width, group),
-        matrix(of.gate_up, of.gate_up_bias, 2 * shape.intermediate, shape.hidden, group),
-        matrix(of.down, of.down_bias, shape.hidden, shape.intermediate, group),
-        pair_of(of.attention_base, of.attention_projection, shape, group),
-        pair_of(of.mlp_base, of.mlp_projection, shape, group),
+        matrix(of.qkv, of.qkv_bias, all, shape.hidden, arithmetic),
+        matrix(of.out, of.out_bias, shape.hidden, width, arithmetic),
+        matrix(of.gate_up, of.gate_up_bias, 2 * shape.intermediate, shape.hidden, arithmetic),
+        matrix(of.down, of.down_bias, shape.hidden, shape.intermediate, arithmetic),
+        pair_of(of.attention_base, of.attention_projection, shape, arithmetic),
+        pair_of(of.mlp_base, of.mlp_projection, shape, arithmetic),
     };
 }
 

@@ -19,8 +19,8 @@ struct LayerTensors {
     std::optional<Input<2>> mlp_projection;
 };
 
-// Throws where they do not have their shapes. `group`: see Matrix.
-Layer checked(const LayerTensors& of, const Shape& shape, long group);
+// Throws where they do not have their shapes.
+Layer checked(const LayerTensors& of, const Shape& shape, const Arithmetic& arithmetic);
 
 void bind_layer(nb::module_& module);
 

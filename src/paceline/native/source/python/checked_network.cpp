@@ -41,8 +41,9 @@ using Sizes = std::tuple<long, long, long, long, long, long>;
 class CheckedNetwork {
   public:
     CheckedNetwork(std::shared_ptr<Pool> pool, const std::string& set, const Sizes& sizes, float eps,
-                   const Input<1>& norm, long layers, long group, std::variant<Input<2>, HalfTable> embedding, float scale)
-        : pool_(pool), group_(group), embedding_(std::move(embedding), scale) {
+                   const Input<1>& norm, long layers, const ArithmeticTuple& arithmetic,
+                   std::variant<Input<2>, HalfTable> embedding, float scale)
+        : pool_(pool), arithmetic_(arithmetic_of(arithmetic)), embedding_(std::move(embedding), scale) {
         const auto [intermediate, heads, kv_heads, dim, kernel_size, kernel_groups] = sizes;
         const Shape shape{long(norm.shape(0)), intermediate, heads, kv_heads, dim, eps, kernel_size, kernel_groups};
         demand(layers > 0, "There are no layers.");
@@ -60,7 +61,7 @@ class CheckedNetwork {
 
     void add(const LayerTensors& tensors) {
         demand(!network_->complete(), "There are more layers than were announced.");
-        const Layer layer = checked(tensors, network_->shape(), group_);
+        const Layer layer = checked(tensors, network_->shape(), arithmetic_);
         const nb::gil_scoped_release release;
         network_->add(layer);
     }
@@ -200,7 +201,7 @@ class CheckedNetwork {
     }
 
     const std::shared_ptr<Pool> pool_;
-    const long group_;
+    const Arithmetic arithmetic_;
     const Embedding embedding_;
     std::unique_ptr<Network> network_;
 };
@@ -210,9 +211,9 @@ class CheckedNetwork {
 void bind_network(nb::module_& module) {
     bind_layer(module);
     nb::class_<CheckedNetwork>(module, "Network")
-        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const Sizes&, float, const Input<1>&, long, long,
-                      std::variant<Input<2>, HalfTable>, float>(),
-             "pool"_a, "instructions"_a, "sizes"_a, "eps"_a, given("norm"), "layers"_a, "group"_a, given("embedding"),
+        .def(nb::init<std::shared_ptr<Pool>, const std::string&, const Sizes&, float, const Input<1>&, long,
+                      const ArithmeticTuple&, std::variant<Input<2>, HalfTable>, float>(),
+             "pool"_a, "instructions"_a, "sizes"_a, "eps"_a, given("norm"), "layers"_a, "arithmetic"_a, given("embedding"),
              "scale"_a)
         .def("add", &CheckedNetwork::add, "layer"_a)
         .def("states", &CheckedNetwork::states, given("batch"), given("hidden"))

@@ -7,9 +7,9 @@ namespace paceline {
 using namespace nb::literals;
 
 Linear::Linear(std::shared_ptr<Pool> pool, const std::string& set, const Input<2>& weight,
-               const std::optional<Input<1>>& bias, long group)
+               const std::optional<Input<1>>& bias, const ArithmeticTuple& arithmetic)
     : pool_(std::move(pool)), depth_(weight.shape(1)) {
-    const std::vector matrices{matrix(weight, bias, weight.shape(0), depth_, group)};
+    const std::vector matrices{matrix(weight, bias, weight.shape(0), depth_, arithmetic_of(arithmetic))};
     const nb::gil_scoped_release release;
     weights_ = std::make_unique<Weights>(kernels_for(set), *pool_, matrices, 1);
     weights_->add(matrices);
@@ -27,8 +27,8 @@ void Linear::multiply(const Input<2>& x, const Output<2>& y) const {
 void Linear::bind(nb::module_& module) {
     nb::class_<Linear>(module, "Linear")
         .def(nb::init<std::shared_ptr<Pool>, const std::string&, const Input<2>&, const std::optional<Input<1>>&,
-                      long>(),
-             "pool"_a, "instructions"_a, given("weight"), given("bias").none(), "group"_a)
+                      const ArithmeticTuple&>(),
+             "pool"_a, "instructions"_a, given("weight"), given("bias").none(), "arithmetic"_a)
         .def("multiply", &Linear::multiply, given("x"), given("y"))
         .def_prop_ro("nbytes", [](const Linear& self) { return self.weights_->bytes(); });
 }

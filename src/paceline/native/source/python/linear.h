@@ -8,7 +8,7 @@ namespace paceline {
 class Linear {
   public:
     Linear(std::shared_ptr<Pool> pool, const std::string& set, const Input<2>& weight,
-           const std::optional<Input<1>>& bias, long group);
+           const std::optional<Input<1>>& bias, const ArithmeticTuple& arithmetic);
 
     void multiply(const Input<2>& x, const Output<2>& y) const;
 

@@ -1,4 +1,4 @@
-"""Rounding to int8: the grid, its scale, and groups."""
+"""Rounding to int8: the grid, its scale, and groups; codes of whole rows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from paceline.models.int8 import WHOLE_ROW, rounded
+from paceline.models.rounding import WHOLE_ROW, coded, rounded
 
 
 def by_definition(row: list[float], group: int) -> list[float]:
@@ -46,3 +46,30 @@ def test_smaller_groups_are_nearer() -> None:
     weight = weights(64, 256, 2)
     errors = [(rounded(weight, group) - weight).square().mean().item() for group in (WHOLE_ROW, 64, 32, 1)]
     assert errors == sorted(errors, reverse=True)
+
+
+def test_codes_of_rows_are_their_definition() -> None:
+    x = weights(6, 37, 3)
+    x[1], x[2] = 0.0, x[2] * 1e-39
+    codes, scales = coded(x)
+    for row, found, scale in zip(x, codes, scales, strict=True):
+        largest = row.abs().max()
+        factor = torch.tensor(127.0) / largest if largest >= 1e-36 else torch.tensor(0.0)
+        assert found.tolist() == [round(float(number * factor)) for number in row]
+        assert scale.item() == (largest / 127 if largest >= 1e-36 else 0.0)
+    assert codes.abs().max() == 127
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+def test_a_row_that_is_not_sound_has_a_scale_that_is_none(number: float) -> None:
+    x = weights(3, 5)
+    x[1, 2] = number
+    codes, scales = coded(x)
+    assert scales.isnan().flatten().tolist() == [False, True, False]
+    assert codes[1].tolist() == [0.0] * 5
+
+
+def test_no_inputs_have_no_codes() -> None:
+    codes, scales = coded(torch.zeros(2, 0))
+    assert codes.shape == (2, 0)
+    assert scales.flatten().tolist() == [0.0, 0.0]
