@@ -17,6 +17,15 @@ from paceline.bench.kernel_sweeps import Part, Sweep
 from paceline.bench.passes import DRAFTER, TARGET, drafter_pass, load_models, target_pass, without_native
 from paceline.bench.products import PLAIN, forms, linears, variants
 from paceline.models.load import load_transformer
+from paceline.models.options import Precision
+
+PRECISIONS: tuple[Precision, ...] = ("exact", "mixed", "int8", "int8-32", "w8a8")
+
+
+def near(variant: str, times: float = 1) -> dict[str, float]:
+    """Rounding of what it computes with: float32 but where both factors or weights are rounded."""
+    rounds = variant.startswith("native ")
+    return dict.fromkeys(("atol", "rtol"), times * (4e-2 if rounds else 2e-3))
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +42,24 @@ def test_all_forms_compute_the_same(folders: tuple[Path, Path]) -> None:
         products = linears(load_transformer(folders[0], torch.float32))
     assert [name for name, _ in products] == [*(2 * ["qkv", "out", "gate_up", "down"]), "head"]
     plain = forms(PLAIN, products)
-    for variant in variants():
+    for variant in variants(PRECISIONS):
         for form, oracle in zip(forms(variant, products), plain, strict=True):
             assert form[:3] == oracle[:3]
             x = torch.randn(3, form.inputs)
-            torch.testing.assert_close(form.product(x), oracle.product(x), atol=2e-3, rtol=2e-3)
+            torch.testing.assert_close(form.product(x), oracle.product(x), **near(variant))
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize(("name", "make"), [(TARGET, target_pass), (DRAFTER, drafter_pass)])
 def test_all_passes_compute_the_same(name: str, make: Any, folders: tuple[Path, Path]) -> None:
     """Behind equal contexts: they are random, and the same for the same seed of torch."""
-    logits = []
-    for variant in variants():
+    logits = {}
+    for variant in variants(PRECISIONS):
         torch.manual_seed(0)
-        logits.append(make(load_models(variant, *folders)[name], 5)())
-    assert logits[0].shape == (5, 64)
-    for other in logits[1:]:
-        torch.testing.assert_close(other, logits[0], atol=1e-2, rtol=1e-2)
+        logits[variant] = make(load_models(variant, *folders)[name], 5)()
+    assert logits[PLAIN].shape == (5, 64)
+    for variant, found in logits.items():
+        torch.testing.assert_close(found, logits[PLAIN], **near(variant, 5))
 
 
 @torch.inference_mode()
@@ -65,7 +74,7 @@ def test_a_sweep_calls_in_order_and_counts_all_but_the_first(monkeypatch: pytest
     monkeypatch.setattr("time.perf_counter", lambda: float(next(ticks)))
     calls = tuple((name, partial(called.append, name)) for name in ("a", "b", "a"))
     parts = {"a": Part(2, 1, 1), "b": Part(1, 1, 1)}
-    assert Sweep(TARGET, PLAIN, 1, 0, parts, calls).seconds(8.0) == {"a": 1.0, "b": 1.0}
+    assert Sweep(TARGET, PLAIN, "float32", 1, 0, parts, calls).seconds(8.0) == {"a": 1.0, "b": 1.0}
     assert called == 3 * ["a", "b", "a"], "one that does not count, and two that last eight seconds"
 
 

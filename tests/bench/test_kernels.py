@@ -21,6 +21,9 @@ from paceline.bench.kernels import bench_kernels
 from paceline.bench.products import variants
 from paceline.bench.report import save_plot
 from paceline.errors import ConfigError
+from paceline.models.options import Precision
+
+PRECISIONS: tuple[Precision, ...] = ("exact", "mixed", "int8", "w8a8")
 
 LAYER = ["qkv", "out", "gate_up", "down"]
 
@@ -31,7 +34,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> KernelBench:
     target = tiny_transformer(tiny_spec(), dtype=float32)
     drafter = tiny_drafter(tiny_drafter_spec(target.spec), target)
     paths = write_checkpoint(folder / "target", target), write_checkpoint(folder / "drafter", drafter)
-    return KernelBench(*paths, rows=(1, 3), repeats=2, seconds=0.0)
+    return KernelBench(*paths, rows=(1, 3), precisions=PRECISIONS, repeats=2, seconds=0.0)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +56,7 @@ def test_every_part_is_measured_in_every_variant(result: dict[str, Any]) -> None
         for model, own in parts.items()
         for part in own
         for rows in (1, 3)
-        for variant in variants()
+        for variant in variants(PRECISIONS)
     }
     found = [(each["model"], each["part"], each["rows"], each["variant"]) for each in result["points"]]
     assert set(found) == expected
@@ -69,13 +72,15 @@ def test_figures_follow_from_times_and_sizes(result: dict[str, Any]) -> None:
         assert each["gigaflops"] * each["microseconds"] * 1e3 == pytest.approx(work)
         reading = each["gigabytes_per_second"] / ceilings[each["ceiling_bytes"]]
         assert each["share_of_reading"] == pytest.approx(reading)
+        arithmetic = each["gigaflops"] / result["ceilings"][f"{each['factors']}_gigaflops"]["median"]
+        assert each["share_of_arithmetic"] == pytest.approx(arithmetic)
         assert each["share"] == each[f"share_of_{each['roof']}"] == max(reading, each["share_of_arithmetic"])
 
 
 def test_a_pass_is_all_its_products(result: dict[str, Any]) -> None:
     """Bytes and operations of the parts, but for the drafter's product of features, which another pass makes."""
     for model in ("target", "drafter"):
-        for variant in variants():
+        for variant in variants(PRECISIONS):
             own = [p for p in result["points"] if (p["model"], p["variant"], p["rows"]) == (model, variant, 1)]
             products = [p for p in own if p["part"] not in ("fc", "pass")]
             whole = next(p for p in own if p["part"] == "pass")
@@ -104,7 +109,7 @@ def test_ceilings_are_measured_before_between_and_after(options: KernelBench, mo
     bench_kernels(options)
     turn = [name for name in order if name != "ceilings"][: len(order) // 2 - 1]
     assert order == ["ceilings", *turn, "ceilings", *turn, "ceilings"]
-    assert turn.count("target 3") == 2 * len(variants()), "products and pass"
+    assert turn.count("target 3") == 2 * len(variants(PRECISIONS)), "products and pass"
 
 
 def test_without_the_extension_torch_alone_is_measured(options: KernelBench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +134,7 @@ def test_the_result_is_shown_kept_and_drawn(result: dict[str, Any], tmp_path: Pa
 
 def point(rows: int, variant: str, **changes: Any) -> dict[str, Any]:
     figures = {"microseconds": 52311.0, "gigabytes_per_second": 123.0, "gigaflops": 1234.0, "share": 0.834}
-    place = {"model": "target", "part": "pass", "rows": rows, "variant": variant}
+    place = {"model": "target", "part": "pass", "rows": rows, "variant": variant, "factors": "float32"}
     shares = {"share_of_reading": 0.834, "share_of_arithmetic": 0.2, "roof": "reading", "ceiling_bytes": 1 << 20}
     return place | figures | shares | changes
 
@@ -165,7 +170,7 @@ def test_what_is_concluded(scripted: dict[str, Any]) -> None:
         "Microseconds of a call, which every product above has: native 1.2, torch 3.0.",
     ]
     arithmetic, cached, memory = told_ceilings(scripted)
-    assert "166 (150 to 170) GFLOP/s" in arithmetic
+    assert arithmetic.startswith("It multiplies, in GFLOP/s, 166 (150 to 170) in float32 ")
     assert cached.startswith("It reads 1 MiB at 99 (98 to 100) GB/s, in a cache: the ceiling of target native, ")
     assert memory == "It reads 512 MiB at 40 (39 to 41) GB/s."
 
@@ -175,6 +180,10 @@ def test_what_cannot_be_measured_is_refused(options: KernelBench, monkeypatch: p
         KernelBench(peers=("transformers",))
     with pytest.raises(ConfigError, match="rows"):
         KernelBench(rows=())
+    with pytest.raises(ConfigError, match="precisions"):
+        KernelBench(precisions=())
+    with pytest.raises(ConfigError, match="precision is 'int3'"):
+        KernelBench(precisions=("int3",))  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="rows"):
         KernelBench(rows=(65,))
     assert KernelBench(rows=(8, 64, 8), peers=("llama.cpp-f32,llama.cpp-f16",)).rows == (8, 64)

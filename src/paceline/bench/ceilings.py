@@ -1,4 +1,4 @@
-"""What a CPU can do at most, measured again and again in the course of a benchmark: reading, and float32 arithmetic.
+"""What a CPU can do at most, measured again and again in the course of a benchmark: reading, and arithmetic.
 
 Reading is a sum over memory, also over as little of it as stays in the caches. Arithmetic is a product of two square
 matrices, which comes to some 85 to 95 % of what the multipliers could do: shares of it are a little too high, alike for
@@ -38,40 +38,46 @@ class Ceilings:
 
     Args:
         read_bytes: how much memory is read again and again; `MEMORY_BYTES` is always measured.
+        factors: of products: float32, bfloat16, int8.
     """
 
-    def __init__(self, read_bytes: Iterable[int] = ()) -> None:
+    def __init__(self, read_bytes: Iterable[int] = (), factors: Iterable[str] = ("float32",)) -> None:
         self._numbers = torch.ones(MEMORY_BYTES // torch.float32.itemsize)
-        self._matrix = torch.rand(_MATRIX_ROWS, _MATRIX_ROWS)
+        self._squares = {name: _square(name) for name in dict.fromkeys(factors)}
         sizes = sorted({MEMORY_BYTES, *map(measured_bytes, read_bytes)})
         self._reads: dict[int, list[float]] = {size: [] for size in sizes}
-        self._products: list[float] = []
+        self._products: dict[str, list[float]] = {name: [] for name in self._squares}
 
     def measure(self) -> None:
         """One more sample of each; takes about 0.1 s."""
         for size, taken in self._reads.items():
             numbers = self._numbers[: size // self._numbers.itemsize]
             taken.append(numbers.nbytes / 1e9 / _seconds(numbers.sum))
-        product = partial(torch.mm, self._matrix, self._matrix)
-        self._products.append(2e-9 * _MATRIX_ROWS**3 / _seconds(product))
+        for name, square in self._squares.items():
+            multiply = torch._int_mm if name == "int8" else torch.mm
+            self._products[name].append(2e-9 * _MATRIX_ROWS**3 / _seconds(partial(multiply, square, square)))
 
     def read_gigabytes_per_second(self, read_bytes: int) -> float:
         """The median where so much memory is read again and again: one of the sizes that were asked for."""
         return median(self._reads[measured_bytes(read_bytes)])
 
-    @property
-    def gigaflops(self) -> float:
-        """The median in float32, a multiplication and an addition counting as two."""
-        return median(self._products)
+    def gigaflops(self, factors: str = "float32") -> float:
+        """The median of products of these, a multiplication and an addition counting as two."""
+        return median(self._products[factors])
 
     def figures(self) -> dict[str, Any]:
         """Median, least and most of all samples, as plain data."""
         reads = [{"bytes": size, "gigabytes_per_second": _spread(taken)} for size, taken in self._reads.items()]
-        return {"read": reads, "float32_gigaflops": _spread(self._products)}
+        return {"read": reads} | {f"{name}_gigaflops": _spread(taken) for name, taken in self._products.items()}
 
 
 def _spread(samples: list[float]) -> dict[str, float]:
     return {"median": median(samples), "least": min(samples), "most": max(samples)}
+
+
+def _square(factors: str) -> torch.Tensor:
+    numbers = torch.rand(_MATRIX_ROWS, _MATRIX_ROWS)
+    return (100 * numbers).to(torch.int8) if factors == "int8" else numbers.to(getattr(torch, factors))
 
 
 def _seconds(work: Callable[[], object]) -> float:

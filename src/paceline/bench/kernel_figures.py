@@ -25,7 +25,8 @@ DEFINITIONS = {
     "time. Of a pass: of all its products, so that attention, norms and calls count as time and not as work",
     "share_of_reading": "gigabytes_per_second / what the machine reads where the bytes of one pass of the variant are "
     "read again and again (ceilings.read, its ceiling_bytes): the caches' rate where they fit, else the memory's",
-    "share_of_arithmetic": "gigaflops / ceilings.float32_gigaflops. Those of a product of 1024 x 1024 matrices, "
+    "share_of_arithmetic": "gigaflops / those of the ceilings for what the variant multiplies (factors: float32, "
+    "bfloat16 or int8). Those of a product of 1024 x 1024 matrices, "
     "about 85 to 95 % of what the processor can multiply: a share a little over 1 is no error",
     "share": "the greater of the two: 1 is what no program on this machine can beat, with weights of these bytes",
     "roof": "which of the two that is, reading or arithmetic",
@@ -58,7 +59,7 @@ def _point(sweep: Sweep, name: str, taken: Sequence[float], ceilings: Ceilings) 
     part, seconds = sweep.parts[name], median(taken)
     read, computed = part.nbytes / seconds / 1e9, part.operations * sweep.rows / seconds / 1e9
     reading = read / ceilings.read_gigabytes_per_second(sweep.read_bytes)
-    arithmetic = computed / ceilings.gigaflops
+    arithmetic = computed / ceilings.gigaflops(sweep.factors)
     quartiles = quantiles(taken, n=4)[::2] if len(taken) > 1 else None
     return {
         "model": sweep.model,
@@ -66,6 +67,7 @@ def _point(sweep: Sweep, name: str, taken: Sequence[float], ceilings: Ceilings) 
         "count": part.count,
         "rows": sweep.rows,
         "variant": sweep.variant,
+        "factors": sweep.factors,
         "microseconds": 1e6 * seconds,
         "quartiles": quartiles and [1e6 * each for each in quartiles],
         "weight_bytes": part.nbytes,

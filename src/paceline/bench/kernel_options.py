@@ -10,7 +10,7 @@ from typing import Annotated
 
 from paceline.bench.options import PEERS
 from paceline.errors import ConfigError
-from paceline.models.options import Drafter, Model, Threads
+from paceline.models.options import Drafter, Model, Precision, Threads, check_precision
 from paceline.settings import Setting, check_ranges
 
 __all__ = ["PASS_PEERS", "KernelBench"]
@@ -21,7 +21,7 @@ PASS_PEERS = tuple(peer for peer in PEERS if peer.startswith("llama.cpp-") and n
 
 @dataclass(frozen=True, slots=True)
 class KernelBench:
-    """Settings of `paceline bench kernels`. Everything is float32 on a CPU; an inflated model is in `models.inflate`.
+    """Settings of `paceline bench kernels`, on a CPU; an inflated model is in `models.inflate`.
 
     Raises:
         ConfigError: a value that cannot be used; names it.
@@ -34,6 +34,10 @@ class KernelBench:
         *(1, 2, 4, 8),
         *(16, 32, 64),
     )
+    precisions: Annotated[
+        tuple[Precision, ...],
+        Setting("Of native products and passes; may be repeated. Those of torch are float32.", flags=("--precision",)),
+    ] = ("exact",)
     peers: Annotated[
         tuple[str, ...],
         Setting(f"Also time the target's pass in these, a,b: {', '.join(PASS_PEERS)}.", flags=("--peer", "--peers")),
@@ -46,8 +50,11 @@ class KernelBench:
         check_ranges(self)
         object.__setattr__(self, "peers", tuple(name for names in self.peers for name in names.split(",") if name))
         object.__setattr__(self, "rows", tuple(sorted(set(self.rows))))
-        if not self.rows:
-            raise ConfigError("rows is empty.", remedy="Name at least one number.", param="rows")
+        for name in ("rows", "precisions"):
+            if not getattr(self, name):
+                raise ConfigError(f"{name} is empty.", remedy="Name at least one.", param=name)
+        for precision in self.precisions:
+            check_precision(precision)
         for peer in self.peers:
             if peer not in PASS_PEERS:
                 remedy = f"Known here: {', '.join(PASS_PEERS)}."

@@ -18,7 +18,16 @@ from paceline.bench.titles import measured_models
 
 __all__ = ["draw"]
 
-_COLOURS = {"native": "#2a7de1", "torch": "#e07a1f", "F.linear": "#8d99ae"}
+_COLOURS = {
+    "native": "#2a7de1",
+    "native mixed": "#1b4f91",
+    "native half": "#6ca6e8",
+    "native int8": "#7b5ea7",
+    "native int8-32": "#b39ddb",
+    "native w8a8": "#4c4c4c",
+    "torch": "#e07a1f",
+    "F.linear": "#8d99ae",
+}
 _PEER_COLOURS = ("#3a9d5d", "#a349a4", "#c0392b", "#c9a227")
 
 
@@ -40,7 +49,7 @@ def draw(result: Mapping[str, Any]) -> Figure:
     figure.legend(handles, labels, loc="outside lower center", ncols=len(labels), frameon=False, fontsize=9)
     machine = result["machine"]
     where = f"{machine['cpu']}, {machine['threads']} threads"
-    figure.suptitle(f"{measured_models(result['settings'])}, float32 · {where}: time by rows", fontsize=10)
+    figure.suptitle(f"{measured_models(result['settings'])} · {where}: time by rows", fontsize=10)
     return figure
 
 

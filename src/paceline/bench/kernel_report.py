@@ -29,7 +29,7 @@ _CACHED = 1.25
 def show_kernels(result: Result, console: Console | None = None) -> None:
     """Print a table for the products of each model and one for the passes, and what to conclude from them."""
     console = console or Console()
-    for line in (f"{measured_models(result['settings'])}, float32. {machine_told(result)}.", *told_ceilings(result)):
+    for line in (f"{measured_models(result['settings'])}. {machine_told(result)}.", *told_ceilings(result)):
         console.print(line, markup=False, highlight=False)
     found = result["points"]
     for model in dict.fromkeys(point["model"] for point in found):
@@ -53,9 +53,11 @@ def of_part(result: Result) -> dict[tuple[str, str], list[Point]]:
 
 def told_ceilings(result: Result) -> list[str]:
     """What the machine can do, and which rate of reading holds for which model and variant."""
-    arithmetic, reads = result["ceilings"]["float32_gigaflops"], result["ceilings"]["read"]
+    ceilings, reads = result["ceilings"], result["ceilings"]["read"]
     beyond = reads[-1]["gigabytes_per_second"]["median"]
-    lines = [f"It multiplies {_spread(arithmetic)} GFLOP/s in float32 (median, least and most of all turns)."]
+    rates = {name.removesuffix("_gigaflops"): rate for name, rate in ceilings.items() if name != "read"}
+    products = ", ".join(f"{_spread(rate)} in {name}" for name, rate in rates.items())
+    lines = [f"It multiplies, in GFLOP/s, {products} (median, least and most of all turns)."]
     for read in reads:
         rate, users = read["gigabytes_per_second"], _users(result, read["bytes"])
         place = ", in a cache" if rate["median"] > _CACHED * beyond else ""
@@ -67,12 +69,13 @@ def told_ceilings(result: Result) -> list[str]:
 
 
 def conclusions(result: Result) -> list[str]:
-    """For each pass of the first variant: how near it is to the roofs; and what calls cost that products have."""
+    """For each native pass: how near it is to the roofs; and what calls cost that products have."""
     lines = []
     for (model, part), found in of_part(result).items():
-        if part == "pass":
-            own = [point for point in found if point["variant"] == found[0]["variant"]]
-            lines.append(f"{model}, {found[0]['variant']}: {'; '.join(_told_roof(each) for each in _by_roof(own))}.")
+        for variant in dict.fromkeys(point["variant"] for point in found if part == "pass"):
+            own = [point for point in found if point["variant"] == variant]
+            if variant == found[0]["variant"] or variant.startswith("native"):
+                lines.append(f"{model}, {variant}: {'; '.join(_told_roof(each) for each in _by_roof(own))}.")
     calls = ", ".join(f"{name} {cost:.1f}" for name, cost in result["call_microseconds"].items())
     return [*lines, f"Microseconds of a call, which every product above has: {calls}."]
 

@@ -18,9 +18,10 @@ from torch import nn
 from paceline.bench.passes import CONTEXT_TOKENS, TARGET, Models, drafter_pass, load_models, target_pass, without_native
 from paceline.bench.peers.given import Given
 from paceline.bench.peers.llama import llama_passes
-from paceline.bench.products import TORCH, Form, forms, in_pass, linears, variants
+from paceline.bench.products import TORCH, Form, factors_of, forms, in_pass, linears, variants
 from paceline.models.drafter import Drafter
 from paceline.models.linear import Linear
+from paceline.models.options import Precision
 from paceline.models.resolve import resolve
 from paceline.models.transformer import Transformer
 
@@ -31,6 +32,8 @@ CALL = "call"
 
 PASS = "pass"
 """The part that is the whole."""
+
+_PEER_FACTORS = {"llama.cpp-f32": "float32", "llama.cpp-bf16": "bfloat16", "llama.cpp-q8_0": "int8"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +58,13 @@ class Sweep:
     Attributes:
         model: `TARGET`, `DRAFTER`, or `CALL` for a product so small that the call is all it costs.
         variant: a form of `bench.products`, or a peer.
+        factors: what it multiplies: float32, bfloat16 or int8.
         read_bytes: what one pass reads of weights, and so what a cache would have to hold.
     """
 
     model: str
     variant: str
+    factors: str
     rows: int
     read_bytes: int
     parts: dict[str, Part]
@@ -82,14 +87,16 @@ class Sweep:
         return {part: total / sweeps / self.parts[part].count for part, total in spent.items()}
 
 
-def model_sweeps(model: str | Path, drafter: str | Path | None, rows: Sequence[int]) -> list[Sweep]:
+def model_sweeps(
+    model: str | Path, drafter: str | Path | None, rows: Sequence[int], precisions: Sequence[Precision]
+) -> list[Sweep]:
     """Of both models in every form, products and passes; those of the same rows follow each other.
 
     Raises:
         CheckpointError: a model that cannot be used.
     """
     folders = (resolve(model), None if drafter is None else resolve(drafter, "drafter"))
-    loaded = {variant: load_models(variant, *folders) for variant in variants()}
+    loaded = {variant: load_models(variant, *folders) for variant in variants(precisions)}
     found = []
     for name in loaded[TORCH]:
         own = {variant: forms(variant, _products(name, loaded[TORCH])) for variant in loaded}
@@ -100,13 +107,13 @@ def model_sweeps(model: str | Path, drafter: str | Path | None, rows: Sequence[i
     return found
 
 
-def call_sweeps() -> list[Sweep]:
+def call_sweeps(precisions: Sequence[Precision]) -> list[Sweep]:
     """One row through a product of 16 times 16 numbers, in every form."""
     linear = Linear(16, 16).requires_grad_(False)
     nn.init.eye_(linear.weight)
     with without_native():
         linear.prepare()
-    return [_product_sweep(CALL, variant, 1, forms(variant, [(CALL, linear)])) for variant in variants()]
+    return [_product_sweep(CALL, variant, 1, forms(variant, [(CALL, linear)])) for variant in variants(precisions)]
 
 
 def peer_sweeps(peers: Sequence[str], model: str | Path, rows: Sequence[int], operations: float) -> list[Sweep]:
@@ -124,7 +131,10 @@ def peer_sweeps(peers: Sequence[str], model: str | Path, rows: Sequence[int], op
     for peer in dict.fromkeys(peers):
         read, nbytes = llama_passes(peer.removeprefix("llama.cpp-"), given, context)
         part = {PASS: Part(1, nbytes, operations)}
-        found += [Sweep(TARGET, peer, count, nbytes, part, ((PASS, read([1] * count)),)) for count in rows]
+        found += [
+            Sweep(TARGET, peer, _PEER_FACTORS[peer], count, nbytes, part, ((PASS, read([1] * count)),))
+            for count in rows
+        ]
     return found
 
 
@@ -151,7 +161,7 @@ def _product_sweep(model: str, variant: str, rows: int, own: Sequence[Form]) -> 
     inputs = {form.inputs: torch.randn(rows, form.inputs) for form in own}
     calls = tuple((form.part, _call(form, inputs[form.inputs])) for form in own)
     parts = {part: _part([form for form in own if form.part == part]) for part in dict.fromkeys(f.part for f in own)}
-    return Sweep(model, variant, rows, _read_bytes(own), parts, calls)
+    return Sweep(model, variant, factors_of(variant), rows, _read_bytes(own), parts, calls)
 
 
 def _call(form: Form, x: torch.Tensor) -> Callable[[], object]:
@@ -169,7 +179,7 @@ def _pass_sweep(model: str, variant: str, rows: int, own: Sequence[Form], module
     run = drafter_pass(module, rows) if isinstance(module, Drafter) else target_pass(module, rows)
     nbytes = _read_bytes(own)
     part = Part(1, nbytes, sum(2 * form.inputs * form.outputs for form in in_pass(own)))
-    return Sweep(model, variant, rows, nbytes, {PASS: part}, ((PASS, run),))
+    return Sweep(model, variant, factors_of(variant), rows, nbytes, {PASS: part}, ((PASS, run),))
 
 
 def _read_bytes(own: Sequence[Form]) -> int:

@@ -38,9 +38,11 @@ def bench_kernels(options: KernelBench) -> dict[str, Any]:
     """
     with threads(options.threads):
         with measured_pair(options) as (model, drafter):
-            sweeps = [*call_sweeps(), *model_sweeps(model, drafter, options.rows)]
+            sweeps = [*call_sweeps(options.precisions)]
+            sweeps += model_sweeps(model, drafter, options.rows, options.precisions)
             sweeps += peer_sweeps(options.peers, model, options.rows, _operations(sweeps))
-        ceilings = Ceilings({sweep.read_bytes for sweep in sweeps if sweep.model != CALL})
+        measured = [sweep for sweep in sweeps if sweep.model != CALL]
+        ceilings = Ceilings({sweep.read_bytes for sweep in measured}, [sweep.factors for sweep in measured])
         with watch_machine() as others:
             samples = _turns(options, sweeps, ceilings)
         return {
@@ -79,5 +81,5 @@ def _settings(options: KernelBench, sweeps: Sequence[Sweep]) -> dict[str, Any]:
     """The settings in effect, as plain data."""
     drafts = any(sweep.model == DRAFTER for sweep in sweeps)
     drafter = (options.drafter or BUNDLED_DRAFTER) if drafts else None
-    named = {"model": str(options.model or BUNDLED_TARGET), "drafter": drafter and str(drafter), "dtype": "float32"}
+    named = {"model": str(options.model or BUNDLED_TARGET), "drafter": drafter and str(drafter)}
     return as_plain_data(options) | named

@@ -13,11 +13,12 @@ from pathlib import Path
 import torch
 
 from paceline import native
-from paceline.bench.products import NATIVE, PLAIN, TORCH
+from paceline.bench.products import NATIVE, PLAIN, TORCH, precision_of
 from paceline.cache.store import SequenceCache
 from paceline.models.attention import Segment, cached_attention
 from paceline.models.drafter import Drafter
 from paceline.models.load import load_drafter, load_transformer
+from paceline.models.precision import dtypes_of
 from paceline.models.spec import Spec
 from paceline.models.transformer import Transformer
 
@@ -57,7 +58,7 @@ def without_native() -> Iterator[None]:
 
 
 def load_models(variant: str, folder: Path, drafter_folder: Path | None) -> Models:
-    """Both models in float32, computing in one form of `bench.products`.
+    """Both models, computing in one form of `bench.products`.
 
     Raises:
         CheckpointError: a folder that cannot be used.
@@ -65,11 +66,25 @@ def load_models(variant: str, folder: Path, drafter_folder: Path | None) -> Mode
     if variant == TORCH:
         with without_native():
             return load_models(NATIVE, folder, drafter_folder)
-    plain = variant == PLAIN
-    target = load_transformer(folder, torch.float32, trainable=plain)
+    plain, dtypes = variant == PLAIN, dtypes_of(precision_of(variant), {}, torch.device("cpu"))
+    target = load_transformer(
+        folder,
+        dtypes.products,
+        attention_dtype=dtypes.attention,
+        arithmetic=dtypes.arithmetic,
+        trainable=plain,
+    )
     if drafter_folder is None:
         return {TARGET: target}
-    return {TARGET: target, DRAFTER: load_drafter(drafter_folder, target, torch.float32, trainable=plain)}
+    drafter = load_drafter(
+        drafter_folder,
+        target,
+        dtypes.draft,
+        attention_dtype=dtypes.draft_attention,
+        arithmetic=dtypes.arithmetic,
+        trainable=plain,
+    )
+    return {TARGET: target, DRAFTER: drafter}
 
 
 def target_pass(model: Transformer, rows: int) -> Call:
