@@ -24,8 +24,8 @@ struct Case {
 
     ContextTensors tensors() const {
         const long width = shape.layers * 2 * shape.kv_heads * shape.dim;
-        const Matrix first{fc.at(), nullptr, shape.hidden, shape.inputs, 0};
-        return {first, {key_value.at(), biased ? bias.at() : nullptr, width, shape.hidden, 0}, norm.at(), key_norms.at()};
+        const Matrix first{fc.at(), nullptr, shape.hidden, shape.inputs};
+        return {first, {key_value.at(), biased ? bias.at() : nullptr, width, shape.hidden}, norm.at(), key_norms.at()};
     }
     long planes() const { return shape.layers * 2 * shape.kv_heads; }
 };

@@ -31,7 +31,7 @@ Model random_model(Random& random) {
     const auto matrix = [&](long columns, long depth) {
         const float scale = 1 / std::sqrt(float(depth));
         const float* weight = numbers(columns * depth, scale);
-        return Matrix{weight, random.coin() ? numbers(columns, 0.3f) : nullptr, columns, depth, 0};
+        return Matrix{weight, random.coin() ? numbers(columns, 0.3f) : nullptr, columns, depth};
     };
     // Kernels that leave rows as large as they are.
     const auto pair = [&] {
@@ -39,7 +39,7 @@ Model random_model(Random& random) {
         const long kernels = 2 * shape.kernel_size, columns = kernels * shape.kernel_groups;
         const float scale = 0.7f / std::sqrt(float(shape.kernel_size));
         const float* weight = numbers(columns * shape.hidden, scale / std::sqrt(float(shape.hidden)));
-        return Pair{numbers(kernels * shape.hidden, scale), {weight, nullptr, columns, shape.hidden, 0}};
+        return Pair{numbers(kernels * shape.hidden, scale), {weight, nullptr, columns, shape.hidden}};
     };
     for (long layer = 0, count = random.from(1, 3); layer < count; ++layer) {
         const bool head_norms = random.coin();
@@ -167,7 +167,7 @@ void check_scores(Random& random, const Kernels& kernels, const Model& model, co
     for (const Layer& layer : model.layers) network.add(layer);
     const long hidden = model.shape.hidden, columns = odd(random, 70);
     const Floats weight = normals(random, columns * hidden);
-    const std::vector<Matrix> matrices{{weight.at(), nullptr, columns, hidden, 0}};
+    const std::vector<Matrix> matrices{{weight.at(), nullptr, columns, hidden}};
     Weights head(kernels, *pool, matrices, 1);
     head.add(matrices);
     std::vector<long> rows;
