@@ -50,6 +50,25 @@ struct alignas(64) Configuration {
     }
 };
 
+// Tiles as a product wants them, and afterwards as they were: other libraries, ggml for one, configure a thread once and
+// take it that they stay so.
+class Configured {
+  public:
+    explicit Configured(const Configuration& wanted) {
+        _tile_storeconfig(&before_);
+        _tile_loadconfig(&wanted);
+    }
+    ~Configured() {
+        if (before_[0]) _tile_loadconfig(&before_);
+        else _tile_release();
+    }
+    Configured(const Configured&) = delete;
+    Configured& operator=(const Configured&) = delete;
+
+  private:
+    alignas(64) uint8_t before_[64];  // begins with the palette, 0 where there was none
+};
+
 // Rows in tiles: of each block of `block` rows one tile after the other, zeros behind the last row and the last input.
 struct Tiles {
     std::byte* at;
@@ -161,10 +180,8 @@ void multiply_as(const Product& product) {
         part.x.rows = part.y.rows = std::min(kRounded, product.x.rows - first);
         part.y.at += first * product.y.stride;
         const Tiles rows = round_rows<S>(product, first, part.x.rows);
-        const Configuration configuration(int(rows.block));
-        _tile_loadconfig(&configuration);
+        const Configured configured{Configuration(int(rows.block))};
         multiply_rounded<S>(part, rows);
-        _tile_release();
     }
 }
 
