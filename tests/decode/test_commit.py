@@ -7,8 +7,8 @@ from asked import models
 from tiny import run_flat, tiny_cache
 
 from paceline.decode.commit import Kept, commit_path, record
-from paceline.decode.sequence import Sequence
-from paceline.decode.target import Reading, Target
+from paceline.decode.sequence import Reading, Sequence
+from paceline.decode.target import Target
 from paceline.decode.tree import Proposal, chain
 from paceline.request import Sampling
 

@@ -6,14 +6,17 @@ from typing import Any
 
 import pytest
 import torch
+from compiled import needs_native, packed
 from scripted import constant, plain
 from tiny import run_flat, tiny_cache, tiny_spec, tiny_transformer
 
 from paceline.decode import target as module
-from paceline.decode.sequence import Sequence
+from paceline.decode.commit import read_plainly
+from paceline.decode.sequence import Reading, Sequence
 from paceline.decode.target import Target
-from paceline.decode.tree import chain
+from paceline.decode.tree import EMPTY, chain
 from paceline.errors import BadRequest, ContextOverflow
+from paceline.models.transformer import Transformer
 from paceline.request import Sampling
 
 VOCAB, CONTEXT = 64, 20
@@ -110,3 +113,97 @@ def test_banned_ids(target: Target) -> None:
     banned = target.banned(5)
     assert banned is not None
     assert banned.tolist() == [60, 61, 62, 63, 5]
+
+
+PROMPTS = ([1, 2, 3], [7], [9, 8, 7, 6, 5, 4])
+SAMPLINGS = (
+    Sampling(max_tokens=30),
+    Sampling(max_tokens=30, temperature=1.0),
+    Sampling(max_tokens=30, temperature=0.6),
+)
+
+
+def read_on(model: Transformer, passes: int, sequences: list[Sequence], ends: tuple[int, ...] = ()) -> list[Reading]:
+    """What one call says of each sequence, taken together."""
+    found = Target(model, VOCAB - 4, (0, 1), ends).read_on(sequences, passes)
+    wholes = []
+    for readings in found:
+        features = [reading.features for reading in readings if reading.features is not None]
+        assert len(features) == len(readings)
+        wholes.append(Reading([token for reading in readings for token in reading.tokens], torch.cat(features)))
+    return wholes
+
+
+def prefilled(model: Transformer) -> list[Sequence]:
+    target = Target(model, VOCAB - 4, (0, 1))
+    found = [target.open(list(each), own, 3, None) for each, own in zip(PROMPTS, SAMPLINGS, strict=True)]
+    target.prefill(found)
+    return found
+
+
+@needs_native
+@pytest.mark.parametrize("passes", [2, 3, 8])
+def test_passes_that_follow_each_other_in_one_call_equal_single_ones(passes: int) -> None:
+    model = packed(tiny_spec())
+    sequences, others = prefilled(model), prefilled(model)
+    found = read_on(model, passes, sequences)
+    single = Target(model, VOCAB - 4, (0, 1))
+    for turn in range(passes):
+        for own, reading in zip(others, single.read(others, [EMPTY] * 3), strict=True):
+            whole = found[others.index(own)]
+            assert reading.tokens == whole.tokens[turn : turn + 1]
+            assert reading.features is not None
+            assert whole.features is not None
+            assert torch.equal(reading.features, whole.features[turn : turn + 1])
+            own.cache.advance(1)
+            own.commit(reading.tokens)
+    for own, other in zip(sequences, others, strict=True):
+        end = other.cache.length
+        assert torch.equal(own.cache.room(0)[..., :end, :], other.cache.room(0)[..., :end, :])
+
+
+@needs_native
+def test_no_pass_follows_where_all_have_ended() -> None:
+    model = packed(tiny_spec())
+    whole = [each.tokens for each in read_on(model, 8, prefilled(model))]
+    second = tuple(tokens[1] for tokens in whole)
+    assert not {tokens[0] for tokens in whole} & set(second), "else another seed"
+    assert [each.tokens for each in read_on(model, 8, prefilled(model), second)] == [own[:2] for own in whole]
+    assert [each.tokens for each in read_on(model, 8, prefilled(model), second[:1])] == whole, "the others go on"
+
+
+@needs_native
+def test_filters_and_torch_go_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = packed(tiny_spec())
+    target = Target(model, VOCAB - 4)
+    filtered = target.open([1, 2], Sampling(temperature=1.0, top_k=5), 3, None)
+    target.prefill([filtered])
+    assert len(target.read_on([filtered], 4)[0]) == 1
+    in_torch = Target(tiny_transformer(tiny_spec()), VOCAB - 4)
+    (plain_one,) = [in_torch.open([1, 2], Sampling(), 3, None)]
+    in_torch.prefill([plain_one])
+    assert len(in_torch.read_on([plain_one], 4)[0]) == 1
+
+
+@needs_native
+def test_what_was_read_ahead_is_dropped_where_others_are_written() -> None:
+    target = Target(packed(tiny_spec()), VOCAB - 4)
+    sequence, other = (target.open([1, 2], Sampling(max_tokens=30), 3, None) for _ in range(2))
+    target.prefill([sequence, other])
+    read_plainly(target, [sequence])
+    assert sequence.ahead
+    expected = [reading.tokens[0] for reading in sequence.ahead]
+    target.read([sequence], [chain([5, 6])])
+    assert not sequence.ahead
+    read_plainly(target, [other])
+    assert [read_plainly(target, [each])[0][0].tokens[0] for each in (sequence, other)] == [expected[0]] * 2
+
+
+@needs_native
+def test_nothing_is_read_beyond_the_end() -> None:
+    target = Target(packed(tiny_spec(context_tokens=CONTEXT)), VOCAB - 4)
+    sequences = [target.open([1] * 12, Sampling(max_tokens=count), 3, None) for count in (4, 100)]
+    target.prefill(sequences)
+    passes = [read_plainly(target, [each for each in sequences if each.remaining_tokens])[1] for _ in range(7)]
+    assert passes == [3, 0, 0, 4, 0, 0, 0]
+    assert [len(each.tokens) for each in sequences] == [16, CONTEXT]

@@ -135,9 +135,9 @@ def test_what_int8_cannot_hold(wrong: float) -> None:
     out = torch.ones(HIDDEN, HEADS * DIM)
     out[2, 3] = wrong
     with pytest.raises(ValueError, match="finite"):
-        native.Product(out, None, 4)
-    with pytest.raises(ValueError, match="negative"):
-        native.Product(torch.ones(3, 3), None, -1)
+        native.Product(out, None, native.Arithmetic("weights", 4))
+    with pytest.raises(ValueError, match="finite"):
+        native.Product(out, None, native.Arithmetic("int8"))
 
 
 def rows(**changes: Any) -> native.Rows:
@@ -209,6 +209,39 @@ def test_what_is_right_is_accepted() -> None:
 def test_passes(changes: dict[str, Any]) -> None:
     with pytest.raises((TypeError, ValueError)):
         network().states(batch(**changes))
+
+
+def one_each(**changes: Any) -> native.Batch:
+    own = [rows(rows=1), rows(rows=1, past=0)]
+    return batch(tokens=torch.tensor([4, 5]), places=torch.tensor([3, 0]), rows=own)._replace(**changes)
+
+
+def draws(count: int) -> native.Draws:
+    return native.Draws([1.0] * count, [0.0] * count, [0] * count)
+
+
+def test_passes_that_follow_each_other() -> None:
+    ids, features = network().continued(one_each(), head(), draws(10), [])
+    assert len(ids) == 10
+    assert features is not None
+    assert features.shape == (10, 2 * HIDDEN)
+
+
+@pytest.mark.parametrize(
+    ("changes", "count"),
+    [
+        ({}, 0),
+        ({}, 3),
+        ({}, 12),  # a cache has room for five more
+        ({"places": torch.tensor([3, 5])}, 10),
+        ({"rows": [rows(rows=2)]}, 4),
+        ({"rows": [rows(rows=2), rows(rows=0)]}, 4),
+        ({"tokens": torch.tensor([4, VOCAB])}, 4),
+    ],
+)
+def test_passes_that_cannot_follow_each_other(changes: dict[str, Any], count: int) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        network().continued(one_each(**changes), head(), draws(count), [])
 
 
 @pytest.mark.parametrize("scored", [[4], [-1], [0, 7]])

@@ -43,6 +43,6 @@ class Autoregressive:
     def step(self, sequences: Many[Sequence]) -> list[Round]:
         """One round for every sequence."""
         started = time.perf_counter()
-        readings = read_plainly(self.target, sequences)
+        readings, _ = read_plainly(self.target, sequences)
         seconds = (time.perf_counter() - started) / len(sequences)
         return [plain_record(reading, seconds) for reading in readings]

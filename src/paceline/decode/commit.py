@@ -12,9 +12,9 @@ from torch import Tensor
 
 from paceline.completion import Round
 from paceline.decode.agree import agreed_path
-from paceline.decode.sequence import Sequence
-from paceline.decode.target import Reading, Target
-from paceline.decode.tree import EMPTY, Proposal
+from paceline.decode.sequence import Reading, Sequence
+from paceline.decode.target import Target
+from paceline.decode.tree import Proposal
 from paceline.plan import Plan
 
 __all__ = ["Kept", "commit_path", "plain_record", "read_and_commit", "read_plainly", "record"]
@@ -45,13 +45,28 @@ def read_and_commit(
     return readings, paths, [commit_path(*each) for each in zip(sequences, readings, paths, strict=True)]
 
 
-def read_plainly(target: Target, sequences: Many[Sequence]) -> list[Reading]:
-    """Commit the target's next token to every sequence: `read_and_commit` where nothing is proposed, and shorter."""
-    readings = target.read(sequences, [EMPTY] * len(sequences))
+def read_plainly(target: Target, sequences: Many[Sequence], rounds: int | None = None) -> tuple[list[Reading], int]:
+    """Commit the target's next token to every sequence: `read_and_commit` where nothing is proposed, and shorter.
+
+    Args:
+        rounds: how many such rounds there will be, this one included, if they do not go on to the end. What they read
+            may be read now.
+
+    Returns:
+        What the target says, and how many passes were made: none where that was known.
+    """
+    behind, passes = [sequence for sequence in sequences if not sequence.ahead], 0
+    if behind:
+        remaining = min(sequence.remaining_tokens for sequence in behind)
+        asked = min(target.passes_at_once, remaining if rounds is None else min(rounds, remaining))
+        for sequence, found in zip(behind, target.read_on(behind, asked), strict=True):
+            sequence.ahead.extend(found)
+            passes = len(found)
+    readings = [sequence.ahead.popleft() for sequence in sequences]
     for sequence, reading in zip(sequences, readings, strict=True):
         sequence.cache.advance(1)
         sequence.commit(reading.tokens)
-    return readings
+    return readings, passes
 
 
 def plain_record(reading: Reading, seconds: float, plan: Plan | None = None) -> Round:

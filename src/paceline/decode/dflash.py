@@ -27,18 +27,15 @@ from paceline.decode.draft_context import new_context, remember
 from paceline.decode.drafting import Drafting
 from paceline.decode.rescoring import Joint
 from paceline.decode.retrieval import Budget, Retrieval
-from paceline.decode.sequence import Sequence
+from paceline.decode.sequence import Reading, Sequence
 from paceline.decode.speculation import Plan, Speculation
 from paceline.decode.suffix_index import SuffixIndex
-from paceline.decode.target import Reading, Target
+from paceline.decode.target import Target
 from paceline.decode.tree import EMPTY, Proposal, merged
 from paceline.models.drafter import Drafter
 from paceline.request import Sampling
 
 __all__ = ["DFlash"]
-
-_LISTEN = 4
-"""Of rounds at rest, every so many is timed: enough to know plain rounds, and the others are that much shorter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +122,12 @@ class DFlash:
     def _rest(self, sequences: Many[Sequence], started: float) -> list[Round]:
         """A round of plain decoding, which takes hardly longer than one of `Autoregressive`."""
         plans = [sequence.pace.pause() for sequence in sequences]
-        readings = read_plainly(self.target, sequences)
+        readings, passes = read_plainly(self.target, sequences, 1 + min(plan.resting for plan in plans))
         for sequence, reading in zip(sequences, readings, strict=True):
             self._put_aside(sequence, reading.features)
         seconds = time.perf_counter() - started
-        if self.controller is not None and plans[0].resting % _LISTEN == 0:
-            self.controller.time(plans, [EMPTY] * len(plans), _longest(sequences), seconds)
+        if self.controller is not None and passes:
+            self.controller.time(plans, [EMPTY] * len(plans), _longest(sequences), seconds / passes)
         each = zip(readings, plans, strict=True)
         return [plain_record(reading, seconds / len(sequences), plan) for reading, plan in each]
 

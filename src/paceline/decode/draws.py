@@ -12,7 +12,7 @@ from paceline.decode.sampling import heats, is_greedy, keys_of
 from paceline.native import Draws
 from paceline.request import Sampling
 
-__all__ = ["drawing", "ranking", "together"]
+__all__ = ["drawing", "ranking", "together", "turn_by_turn"]
 
 
 def drawing(sampling: Sampling, noise: NoiseCache, positions: Sequence[int]) -> Draws | None:
@@ -43,3 +43,15 @@ def together(parts: Sequence[Draws | None], banned: Sequence[int]) -> Draws | No
     scales = [scale for part in known for scale in part.scales]
     noises = [noise for part in known for noise in part.noises]
     return Draws(scales, noises, [key for part in known for key in part.keys], banned)
+
+
+def turn_by_turn(parts: Sequence[Draws], banned: Sequence[int]) -> Draws:
+    """Those of all sequences, as many of each: the first of every one, then the second, …"""
+    first, *others = parts
+    if not others:
+        return first._replace(banned=banned)
+    scales, noises, keys = (
+        [number for turn in zip(*columns, strict=True) for number in turn]
+        for columns in zip(*(part[:3] for part in parts), strict=True)
+    )
+    return Draws(scales, noises, keys, banned)

@@ -6,6 +6,7 @@ the settings that only one method has are in `settings`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from paceline.decode.adaptive import Adaptive
@@ -74,19 +75,23 @@ def decoder_of(method: Chosen, parts: Parts) -> Autoregressive | DFlash | Prompt
         return APD(Denoiser(model, usable_tokens), verifier, settings, parts.end_token_ids, parts.ngrams)
     if isinstance(partner, Drafter):
         assert settings is None or isinstance(settings, Speculation)
-        settings, target, joint = settings or Speculation(), target_of(model, partner, usable_tokens), _joint(parts)
+        settings, joint = settings or Speculation(), _joint(parts)
+        target = target_of(model, partner, usable_tokens, parts.end_token_ids)
         chooses = _controller(target, partner, settings, joint) if settings.block_size == "auto" else None
         scored = parts.scored or chooses is not None
         return DFlash(target, partner, settings, chooses, joint, parts.known, scored=scored)
     if method == "lookup":
         assert isinstance(settings, Lookup)
         return PromptLookup(target_of(model, None, usable_tokens), settings, parts.known)
-    return Autoregressive(target_of(model, None, usable_tokens))
+    return Autoregressive(target_of(model, None, usable_tokens, parts.end_token_ids))
 
 
-def target_of(model: Transformer, drafter: Drafter | None, usable_tokens: int) -> Target:
+def target_of(
+    model: Transformer, drafter: Drafter | None, usable_tokens: int, end_token_ids: Iterable[int] = ()
+) -> Target:
     """A model as the target of `drafter`, or on its own."""
-    return Target(model, usable_tokens, () if drafter is None else drafter.spec.target_layer_ids)
+    taps = () if drafter is None else drafter.spec.target_layer_ids
+    return Target(model, usable_tokens, taps, tuple(end_token_ids))
 
 
 def _joint(parts: Parts) -> Joint | None:

@@ -6,6 +6,7 @@ feeds. Knows nothing of methods, text or stopping.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -28,7 +29,20 @@ from paceline.request import Sampling
 if TYPE_CHECKING:
     from paceline.native import Draws
 
-__all__ = ["Sequence", "flat", "parted"]
+__all__ = ["Reading", "Sequence", "flat", "parted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the target said about the rows of one sequence.
+
+    Attributes:
+        tokens: its own token after each row: the anchor, and every draft.
+        features: [rows, taps * hidden] for the drafter, or None.
+    """
+
+    tokens: list[int]
+    features: Tensor | None
 
 
 @dataclass(slots=True)
@@ -44,6 +58,8 @@ class Sequence:
         draft_cache: K/V of the drafter's context rows; with `unread`, for the same tokens. None without a drafter.
         noise: the draw at each position, shared by drafter and target.
         counts: what penalties need; None without penalties.
+        ahead: what the target says behind the anchor, and then behind that, where it was asked at once; rows behind
+            those of `cache` belong to them, until others are written there.
         carried: what the last round left for the slots behind the anchor, where blocks overlap.
         unread: features of committed tokens that are not in `draft_cache` yet, [tokens, taps * hidden] each.
         joint_cache: K/V of a small model that weighs candidates, of some of the committed tokens; None without one.
@@ -60,6 +76,7 @@ class Sequence:
     draft_cache: SequenceCache | None
     noise: NoiseCache
     counts: TokenCounts | None
+    ahead: deque[Reading] = field(default_factory=deque)
     carried: tuple[int, ...] = ()
     unread: list[Tensor] = field(default_factory=list)
     joint_cache: SequenceCache | None = None

@@ -13,34 +13,24 @@ import torch
 from torch import Tensor
 
 from paceline.cache.store import SequenceCache
-from paceline.decode.draws import together
+from paceline.decode.draws import together, turn_by_turn
 from paceline.decode.noise import NoiseCache
 from paceline.decode.processors import TokenCounts, check_bias
 from paceline.decode.sampling import sound
-from paceline.decode.sequence import Sequence, flat, parted
+from paceline.decode.sequence import Reading, Sequence, flat, parted
 from paceline.decode.tree import EMPTY, ROOT, Proposal
 from paceline.errors import BadRequest, ContextOverflow, UnsupportedModel
 from paceline.models.attention import Attend, Segment, cached_attention
 from paceline.models.transformer import Output, Transformer
 from paceline.request import Sampling
 
-__all__ = ["Reading", "Target", "check_prompt"]
+__all__ = ["Target", "check_prompt"]
 
 _PREFILL_ROWS = 512
 """Rows of one prompt pass: bounds its memory."""
 
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What the target said about the rows of one sequence.
-
-    Attributes:
-        tokens: its own token after each row: the anchor, and every draft.
-        features: [rows, taps * hidden] for the drafter, or None.
-    """
-
-    tokens: list[int]
-    features: Tensor | None
+_READ_AT_ONCE_BYTES, _MOST_PASSES = 1 << 27, 8
+"""Of weights, which takes some 5 ms; and passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +43,23 @@ class Target:
     Attributes:
         usable_tokens: ids from here on are padding of the embedding table; they are never drawn.
         taps: layers whose output the drafter wants.
+        end_token_ids: behind one of them an answer need not go on.
     """
 
     model: Transformer
     usable_tokens: int
     taps: tuple[int, ...] = ()
+    end_token_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.model.spec.diffusion is not None:
             told = f"This {self.model.spec.family} model is a diffusion language model: it has no next token."
             raise UnsupportedModel(told, remedy="Give an autoregressive one.")
+
+    @property
+    def passes_at_once(self) -> int:
+        """How many plain passes may follow each other in one call: together they take no longer than one can see."""
+        return max(1, min(_MOST_PASSES, _READ_AT_ONCE_BYTES // max(1, self.model.packed_bytes)))
 
     @property
     def device(self) -> torch.device:
@@ -121,6 +118,8 @@ class Target:
 
         The rows lie behind the caches but are not part of them: whoever asked keeps the path that it wants.
         """
+        for sequence in sequences:
+            sequence.ahead.clear()  # its rows are overwritten
         rows = [[sequence.tokens[-1], *draft.tokens] for sequence, draft in zip(sequences, drafts, strict=True)]
         counts = [len(row) for row in rows]
         placed = self._placed(rows, [sequence.cache for sequence in sequences], drafts)
@@ -136,6 +135,30 @@ class Target:
             chosen = parted(sound(tokens), counts)
         features: Many[Tensor | None] = [None] * len(rows) if tapped is None else parted(tapped, counts)
         return list(map(Reading, chosen, features))
+
+    def read_on(self, sequences: Many[Sequence], passes: int) -> list[list[Reading]]:
+        """Feed each anchor, then what the target says after it, …: at least one reading for every sequence, in order.
+
+        As `read` without drafts, again and again, and like there no row is part of a cache yet. No pass follows where
+        all answers have ended.
+        """
+        parts = [sequence.draws(passes, EMPTY) for sequence in sequences]
+        known = [part for part in parts if part is not None]
+        if passes == 1 or self.model.packed_bytes == 0 or len(known) < len(parts):
+            return [[reading] for reading in self.read(sequences, [EMPTY] * len(sequences))]
+        rows = [sequence.tokens[-1:] for sequence in sequences]
+        placed = self._placed(rows, [sequence.cache for sequence in sequences], None)
+        draws = turn_by_turn(known, self.banned_ids())
+        found = self.model.go_on(*placed, draws, self.end_token_ids, self.taps)
+        assert found is not None, "passes over caches are native, where layers are packed"
+        tokens, features, count = sound(found[0]), found[1], len(sequences)
+        return [
+            [
+                Reading(tokens[row : row + 1], None if features is None else features[row : row + 1])
+                for row in range(index, len(tokens), count)
+            ]
+            for index in range(count)
+        ]
 
     def forward(
         self, rows: Many[Many[int]], caches: Many[SequenceCache], drafts: Many[Proposal] | None = None

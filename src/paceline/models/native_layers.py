@@ -90,6 +90,14 @@ class NativeLayers:
         head, batch = self._head.native_product, self._batch(asked)
         return None if batch is None or head is None else self._network.chosen(batch, head, _scored(asked), draws)
 
+    def continued(
+        self, asked: Asked, draws: native.Draws, ends: Sequence[int]
+    ) -> tuple[list[int], Tensor | None] | None:
+        """What is drawn pass by pass, each sequence's row being what it drew before; and features of all."""
+        passes = len(draws.keys) // len(asked.tokens)
+        head, batch = self._head.native_product, self._batch(asked, passes - 1)
+        return None if batch is None or head is None else self._network.continued(batch, head, draws, ends)
+
     def ranked(self, asked: Asked, draws: native.Draws, width: int) -> tuple[Tensor, Tensor] | None:
         """What would be drawn from these scores first, second, … and how likely."""
         head, batch = self._head.native_product, self._batch(asked)
@@ -97,12 +105,13 @@ class NativeLayers:
             return None
         return self._network.ranked(batch, head, _scored(asked), draws, min(width, head.outputs))
 
-    def _batch(self, asked: Asked) -> native.Batch | None:
+    def _batch(self, asked: Asked, ahead: int = 0) -> native.Batch | None:
+        """`ahead`: rows that will follow those of each sequence."""
         tokens, positions, attend, taps, _ = asked
         if not isinstance(attend, CachedAttention):
             return None
         rows = [
-            native.Rows(segment.cache.room(segment.rows), segment.cache.length, segment.rows, segment.tree)
+            native.Rows(segment.cache.room(segment.rows + ahead), segment.cache.length, segment.rows, segment.tree)
             for segment in attend.segments
         ]
         places, turn = positions, self._turn

@@ -171,6 +171,27 @@ class Transformer(nn.Module):
         """
         return None if self._native is None else self._native.chosen(Asked(tokens, positions, attend, taps), draws)
 
+    def go_on(
+        self,
+        tokens: Tensor,
+        positions: Tensor,
+        attend: Attend,
+        draws: Draws,
+        ends: Sequence[int],
+        taps: Sequence[int] = (),
+    ) -> tuple[list[int], Tensor | None] | None:
+        """`choose`, pass by pass, each sequence's one row being what was drawn before; None where `choose` is.
+
+        Args:
+            draws: of the rows of the first pass, then of the second, …
+            ends: no pass follows one after which every sequence has drawn one of these ids, or one that is unsound.
+
+        Returns:
+            Ids and features of all passes, end to end.
+        """
+        asked = Asked(tokens, positions, attend, taps)
+        return None if self._native is None else self._native.continued(asked, draws, ends)
+
     @property
     def packed_bytes(self) -> int:
         """What a native pass reads of the layers' weights; 0 where torch computes it."""

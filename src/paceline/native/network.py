@@ -202,6 +202,25 @@ class Network:
         ids: list[int] = self._native.choose(given, head.packed, rows, draws)
         return ids, features
 
+    def continued(
+        self, batch: Batch, head: Product, draws: Draws, ends: Sequence[int]
+    ) -> tuple[list[int], Tensor | None]:
+        """`chosen` of all rows, pass by pass: what is drawn after the one row of a sequence is its next row.
+
+        Args:
+            draws: of the rows of the first pass, then of the second, …
+            ends: no pass follows one after which every sequence has drawn one of them, or one with unsound scores.
+
+        Returns:
+            What was drawn after the rows of each pass, pass by pass, and the taps of all.
+
+        Raises:
+            TypeError, ValueError: as `states`; a sequence has more than one row, or no room for those of all passes.
+        """
+        given, features = self._given(batch, len(draws.keys))
+        ids: list[int] = self._native.go_on(given, head.packed, draws, ends)
+        return ids, None if features is None else features[: len(ids)]
+
     def ranked(
         self, batch: Batch, head: Product, rows: Sequence[int], draws: Draws, width: int
     ) -> tuple[Tensor, Tensor]:
@@ -215,9 +234,9 @@ class Network:
         self._native.rank(given, head.packed, rows, draws, ids.numpy(), log_probs.numpy())
         return ids, log_probs
 
-    def _given(self, batch: Batch) -> tuple[Any, Tensor | None]:
+    def _given(self, batch: Batch, tapped_rows: int | None = None) -> tuple[Any, Tensor | None]:
         tokens, places, turn, rows, causal, windows, taps = batch
-        features = torch.empty(len(tokens), len(taps) * self._hidden) if taps else None
+        features = torch.empty(tapped_rows or len(tokens), len(taps) * self._hidden) if taps else None
         own = [(each.cache.numpy(), *each[1:]) for each in rows]
         tapped = None if features is None else features.numpy()
         return (array(tokens), array(places), *turn, own, causal, windows, taps, tapped), features

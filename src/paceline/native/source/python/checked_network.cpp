@@ -2,6 +2,8 @@
 
 #include <nanobind/stl/variant.h>
 
+#include <numeric>
+
 #include "checked_layer.h"
 #include "embedding.h"
 #include "instructions.h"
@@ -88,6 +90,36 @@ class CheckedNetwork {
         return ids;
     }
 
+    // One pass after the other: what is drawn after the row of a sequence is its next row. As many passes as there are draws
+    // for all rows, but none after every sequence has drawn one of `ends`, or something has no sound scores.
+    std::vector<int64_t> go_on(const BatchTuple& batch, const Linear& head, const DrawsTuple& draws,
+                               const std::vector<int64_t>& ends) {
+        const long rows = std::get<0>(batch).shape(0), all = std::get<2>(draws).size();
+        demand(rows > 0 && all > 0 && all % rows == 0, "There are not as many draws as rows in every pass.");
+        std::vector<long> scored(rows);
+        std::iota(scored.begin(), scored.end(), 0);
+        check(batch, head, scored);
+        std::vector<int64_t> ids(all);
+        const Drawn whole = drawn_of(draws, head, all, 0, ids.data(), nullptr);
+        Checked asked = checked_batch(batch, all / rows);
+        for (const Segment& segment : asked.segments) demand(segment.chain.rows == 1, "A sequence does not have one row.");
+        const nb::gil_scoped_release release;
+        std::vector<bool> ended(rows);
+        for (long done = 0; done < all; done += rows) {
+            int64_t* drawn = ids.data() + done;
+            const auto first = whole.draws.begin() + done;
+            const Drawn own{{first, first + rows}, whole.banned, 0, drawn, nullptr};
+            pass(asked, nullptr, {&head.weights(), scored, nullptr, &own});
+            for (long row = 0; row < rows; ++row)
+                if (std::find(ends.begin(), ends.end(), drawn[row]) != ends.end()) ended[row] = true;
+            const bool unsound = std::any_of(drawn, drawn + rows, [](int64_t id) { return id < 0; });
+            if (unsound || std::find(ended.begin(), ended.end(), false) == ended.end())
+                return {ids.begin(), ids.begin() + done + rows};
+            advance(asked, drawn);
+        }
+        return ids;
+    }
+
     void rank(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows, const DrawsTuple& draws,
               const OutputIds<2>& ids, const Output<2>& log_probs) {
         check(batch, head, rows);
@@ -134,28 +166,57 @@ class CheckedNetwork {
         return drawn;
     }
 
-    void run(const BatchTuple& batch, float* hidden, const Scored& scored) {
+    // A pass that may be made: its rows, and where what it gives is to go.
+    struct Checked {
+        std::vector<int64_t> ids, places;
+        const Input<2> &cos, &sin;
+        std::vector<Segment> segments;
+        std::vector<Reach> reach;
+        const std::vector<long>& taps;
+        float* features;
+    };
+
+    // `passes`: each of them a row further than the one before, with features of its own.
+    Checked checked_batch(const BatchTuple& batch, long passes) const {
         const auto& [tokens, places, cos, sin, tuples, causal, windows, taps, features] = batch;
         demand(network_->complete(), "Layers are missing.");
         const Shape& shape = network_->shape();
         const long rows = tokens.shape(0);
         embedding_.check(values(tokens), rows);
-        check_places(places, cos, sin, rows, shape.dim);
-        demand(features ? is(*features, rows, long(taps.size()) * shape.hidden) : taps.empty(),
+        check_places(places, cos, sin, rows, shape.dim, passes);
+        demand(features ? is(*features, passes * rows, long(taps.size()) * shape.hidden) : taps.empty(),
                "features is not [rows, taps * hidden].");
         for (long tap : taps) demand(tap >= 0 && tap < network_->layers(), "A tap is no layer.");
-        const std::vector<Segment> segments = segments_of(tuples, rows);
-        const std::vector<Reach> reach = reach_of(causal, windows);
         const int64_t *ids = values(tokens), *at = values(places);
-        float* tapped = features ? values(*features) : nullptr;
-        const nb::gil_scoped_release release;
-        const Block<float> x = allocate<float>(rows * shape.hidden);
-        embedding_.look_up(ids, rows, x.get());
-        const Block<float> cosines = turned(cos, at, rows), sines = turned(sin, at, rows);
-        network_->run({x.get(), cosines.get(), sines.get(), segments, reach, taps, hidden, tapped, scored});
+        return {{ids, ids + rows}, {at, at + rows}, cos, sin, segments_of(tuples, rows, passes), reach_of(causal, windows),
+                taps, features ? values(*features) : nullptr};
     }
 
-    std::vector<Segment> segments_of(const std::vector<SegmentTuple>& tuples, std::size_t rows) const {
+    void run(const BatchTuple& batch, float* hidden, const Scored& scored) {
+        const Checked asked = checked_batch(batch, 1);
+        const nb::gil_scoped_release release;
+        pass(asked, hidden, scored);
+    }
+
+    void pass(const Checked& asked, float* hidden, const Scored& scored) {
+        const long rows = asked.ids.size();
+        const Block<float> x = allocate<float>(rows * network_->shape().hidden);
+        embedding_.look_up(asked.ids.data(), rows, x.get());
+        const Block<float> cos = turned(asked.cos, asked.places.data(), rows);
+        const Block<float> sin = turned(asked.sin, asked.places.data(), rows);
+        network_->run({x.get(), cos.get(), sin.get(), asked.segments, asked.reach, asked.taps, hidden, asked.features, scored});
+    }
+
+    // To the row behind, which is what was drawn.
+    void advance(Checked& asked, const int64_t* drawn) const {
+        const long rows = asked.ids.size();
+        asked.ids.assign(drawn, drawn + rows);
+        for (int64_t& place : asked.places) ++place;
+        for (Segment& segment : asked.segments) ++segment.chain.past;
+        if (asked.features) asked.features += rows * long(asked.taps.size()) * network_->shape().hidden;
+    }
+
+    std::vector<Segment> segments_of(const std::vector<SegmentTuple>& tuples, std::size_t rows, long passes) const {
         const Shape& shape = network_->shape();
         std::vector<Segment> segments;
         std::size_t found = 0;
@@ -163,7 +224,8 @@ class CheckedNetwork {
             demand(long(cache.shape(0)) == network_->layers() && cache.shape(1) == 2 &&
                        long(cache.shape(2)) == shape.kv_heads && long(cache.shape(4)) == shape.dim,
                    "A cache is not [layers, 2, kv_heads, capacity, head_dim].");
-            demand(past >= 0 && own >= 0 && past <= long(cache.shape(3)) - own, "A cache has no room for its rows.");
+            demand(past >= 0 && own >= 0 && past <= long(cache.shape(3)) - own - (passes - 1),
+                   "A cache has no room for its rows.");
             if (tree) check_tree(*tree, own);
             const Chain chain{past, own, tree.value_or(std::vector<int64_t>{})};
             segments.push_back({chain, values(cache), long(cache.shape(3))});
@@ -173,12 +235,13 @@ class CheckedNetwork {
         return segments;
     }
 
-    static void check_places(const InputIds<1>& places, const Input<2>& cos, const Input<2>& sin, long rows, long dim) {
+    static void check_places(const InputIds<1>& places, const Input<2>& cos, const Input<2>& sin, long rows, long dim,
+                             long passes) {
         demand(long(places.shape(0)) == rows, "There are not as many places as tokens.");
         demand(long(cos.shape(1)) == dim && long(sin.shape(1)) == dim && cos.shape(0) == sin.shape(0),
                "cos and sin are not both [places, head_dim].");
         const int64_t* at = values(places);
-        demand(std::all_of(at, at + rows, [&](int64_t place) { return place >= 0 && place < int64_t(cos.shape(0)); }),
+        demand(std::all_of(at, at + rows, [&](int64_t place) { return place >= 0 && place <= int64_t(cos.shape(0)) - passes; }),
                "A place is not in cos and sin.");
     }
 
@@ -220,6 +283,7 @@ void bind_network(nb::module_& module) {
         .def("score", &CheckedNetwork::score, given("batch"), "head"_a, "rows"_a, given("scores"),
              given("hidden").none())
         .def("choose", &CheckedNetwork::choose, given("batch"), "head"_a, "rows"_a, "draws"_a)
+        .def("go_on", &CheckedNetwork::go_on, given("batch"), "head"_a, "draws"_a, "ends"_a)
         .def("rank", &CheckedNetwork::rank, given("batch"), "head"_a, "rows"_a, "draws"_a, given("ids"),
              given("log_probs"))
         .def_prop_ro("nbytes", &CheckedNetwork::bytes);
