@@ -153,6 +153,7 @@ def test_torch_keeps_what_it_has_to_compute_with(checkpoint: Path, monkeypatch: 
 
 MEASURED = """
 import sys
+import threading
 from pathlib import Path
 import torch
 from paceline.models.load import load_transformer
@@ -165,10 +166,23 @@ def held():
 
 
 torch.ones(3) @ torch.ones(3)
-before = held()
+before, most, done = held(), 0, threading.Event()
+
+
+def watch():
+    global most
+    while not done.wait(0.002):
+        most = max(most, held())
+
+
+watcher = threading.Thread(target=watch)
+watcher.start()
 arithmetic = Arithmetic(sys.argv[2], int(sys.argv[3]))
 model = load_transformer(Path(sys.argv[1]), torch.float32, keep_weights=False, arithmetic=arithmetic)
-print(held() - before)
+after = held()
+done.set()
+watcher.join()
+print(after - before, most - before)
 """
 
 
@@ -185,4 +199,6 @@ def test_a_loaded_model_takes_what_its_file_takes(arithmetic: native.Arithmetic,
     done = subprocess.run(
         [sys.executable, "-c", MEASURED, tmp_path, *map(str, arithmetic)], capture_output=True, text=True, check=True
     )
-    assert int(done.stdout) < (size if arithmetic == native.EXACT else 0.6 * size) + 32e6
+    after, most = map(int, done.stdout.split())
+    assert most < size + 64e6
+    assert after < (size if arithmetic == native.EXACT else 0.6 * size) + 32e6

@@ -92,12 +92,12 @@ class Context:
         fused = self._fused()
         if self._fc.native and native.applies_to(self._norm.weight) and self._rotary.table is not None:
             self._native = self._packed(fused)
-            self._fc.was_packed()
+            self._fc.sources = ()
             return
         product, norm = Linear(fused.weight.shape[1], len(fused.weight)), RmsNorm(1, self._block.norm_eps)
         product.weight, norm.weight = nn.Parameter(fused.weight, False), nn.Parameter(fused.norms, False)
         product.bias = None if fused.bias is None else nn.Parameter(fused.bias, False)
-        product.arithmetic, product.lean = self._fc.arithmetic, self._fc.lean
+        product.arithmetic = self._fc.arithmetic
         product.prepare()
         norm.prepare()
         self._forms = product, norm
@@ -106,10 +106,10 @@ class Context:
         block, table = self._block, self._rotary.table
         assert table is not None, "`prepare` has seen it"
         weights = native.ContextWeights(
-            fc=self._fc.weight.float(),
+            fc=self._fc.values(),
             fc_bias=self._fc.bias,
             norm=self._norm.weight,
-            key_value=fused.weight.float(),
+            key_value=fused.weight,
             key_value_bias=fused.bias,
             key_norms=fused.norms.flatten(1),
         )
@@ -127,5 +127,6 @@ class Context:
         skip = self._block.num_heads * self._block.head_dim
         biases = [layer.qkv.bias[skip:] for layer in self._layers if layer.qkv.bias is not None]
         norms = torch.stack([cast(HeadNorm, layer.head_norm).k for layer in self._layers])
-        weight = torch.cat([layer.qkv.weight[skip:] for layer in self._layers]).to(norms.dtype)
+        whole = [layer.qkv.values() if layer.qkv.sources else layer.qkv.weight for layer in self._layers]
+        weight = torch.cat([own[skip:] for own in whole]).to(norms.dtype)
         return _Fused(weight, torch.cat(biases) if biases else None, norms.view(-1, 1, 1, self._block.head_dim))

@@ -31,7 +31,7 @@ from paceline.errors import CheckpointError
 from paceline.models.drafter_spec import DFlash2, DrafterSpec
 from paceline.models.spec import Spec
 
-__all__ = ["Fusion", "fuse", "layout", "split"]
+__all__ = ["Fusion", "fuse", "layout", "parts_of", "split"]
 
 _LLADA_NAMES = (
     ("lm_head", "model.transformer.ff_out"),
@@ -77,6 +77,18 @@ def fuse(tensors: Mapping[str, Tensor], spec: Spec | DrafterSpec) -> dict[str, T
     Every tensor is a copy, so that nothing of a mapped file is kept.
 
     Raises:
+        CheckpointError: as `parts_of`.
+    """
+    state = {name: torch.cat(parts) for name, parts in parts_of(tensors, spec).items()}
+    if isinstance(spec, Spec) and spec.tied_head:
+        state["head.weight"] = state["embed.weight"]
+    return state
+
+
+def parts_of(tensors: Mapping[str, Tensor], spec: Spec | DrafterSpec) -> dict[str, list[Tensor]]:
+    """Of each tensor of our state dict, those of the checkpoint that it is made of, one under the other; no copies.
+
+    Raises:
         CheckpointError: a tensor is missing, unexpected, or has another shape; names it.
     """
     fusions = layout(spec)
@@ -90,10 +102,10 @@ def fuse(tensors: Mapping[str, Tensor], spec: Spec | DrafterSpec) -> dict[str, T
                 f"Tensor {name} has shape {list(tensors[name].shape)}; config.json makes it {list(shape)}.",
                 remedy="The weights belong to another configuration.",
             )
-    state = {fusion.name: torch.cat([tensors[name] for name, _ in fusion.parts]) for fusion in fusions}
+    found = {fusion.name: [tensors[name] for name, _ in fusion.parts] for fusion in fusions}
     if tied:
-        state["head.weight"] = state["embed.weight"]
-    return state
+        found["head.weight"] = found["embed.weight"]
+    return found
 
 
 def split(state: Mapping[str, Tensor], spec: Spec | DrafterSpec) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ bfloat16 weights are packed for oneDNN; float64, the precision of the proofs, is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -45,8 +45,9 @@ class Linear(nn.Module):
 
     Attributes:
         arithmetic: what it rounds to int8 (`models.rounding`), if anything.
-        lean: where the parameter is given back once it was packed natively, the precision to compute in. Memory then
-            holds the weight once; until then it may be of a narrower type, as its file has it, and has no values after.
+        lean: where the weight is packed natively and kept nowhere else, the precision to compute in. The parameter has
+            no values then; `sources` has them until they are packed.
+        sources: the tensors of a file that make the weight, one under the other.
     """
 
     def __init__(self, in_features: int, out_features: int, bias: bool = False) -> None:
@@ -55,6 +56,7 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out_features)) if bias else None
         self.arithmetic = native.EXACT
         self.lean: torch.dtype | None = None
+        self.sources: Sequence[Tensor] = ()
         self._product: Callable[..., Tensor] = F.linear
         self._packed: tuple[object, ...] | None = None
         self._kept_as: torch.dtype | None = None
@@ -75,6 +77,11 @@ class Linear(nn.Module):
     # Without the search for hooks, which costs as much as a small kernel.
     __call__ = forward
 
+    def take(self, parts: Sequence[Tensor], dtype: torch.dtype) -> None:
+        """Compute with the weight that these tensors make, without a copy of it beside what will be packed."""
+        self.lean, self.sources = dtype, parts
+        self.weight = nn.Parameter(torch.empty(self.weight.shape, dtype=dtype, device="meta"), requires_grad=False)
+
     @property
     def native_product(self) -> native.Product | None:
         """The packed weight, for a native pass that ends with this product; None where torch computes it."""
@@ -83,7 +90,7 @@ class Linear(nn.Module):
     @property
     def native(self) -> bool:
         """Whether it computes natively, once it is packed."""
-        return native.multiplies(self.dtype, self.weight.device)
+        return self.lean is not None or native.multiplies(self.dtype, self.weight.device)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -105,12 +112,12 @@ class Linear(nn.Module):
 
     def prepare(self) -> None:
         """Pack the weight where that is faster: float32 and bfloat16 on a CPU. Idempotent."""
-        if self.weight.device.type != "cpu":
+        if self.weight.device.type != "cpu" and not self.sources:
             return
         if self.native:
             bias = None if self.bias is None else self.bias.float()
-            self._native = native.Product(self.weight.float(), bias, self.rounding)
-            self.was_packed()
+            self._native = native.Product(self.values(), bias, self.rounding)
+            self.sources = ()
         else:
             self._pack_for_torch()
 
@@ -130,10 +137,11 @@ class Linear(nn.Module):
             self._product = torch.ops.mkldnn._linear_pointwise.default
             self._packed = (torch.ops.mkldnn._reorder_linear_weight(weight), bias, "none", [], "")
 
-    def was_packed(self) -> None:
-        """Give back a weight that is not to be kept."""
-        if self.lean is not None:
-            self.weight = nn.Parameter(torch.empty_like(self.weight, dtype=self.lean, device="meta"), False)
+    def values(self) -> Tensor:
+        """The weight in float32, wherever it is."""
+        if not self.sources:
+            return self.weight.detach().float()
+        return torch.cat([*self.sources], out=torch.empty(self.weight.shape))
 
 
 def _linear_of_codes(x: Tensor, codes: Tensor, scales: Tensor, bias: Tensor | None) -> Tensor:

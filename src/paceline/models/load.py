@@ -22,7 +22,7 @@ from paceline.models.config_file import model_config
 from paceline.models.drafter import Drafter
 from paceline.models.drafter_spec import check_pair, drafter_spec
 from paceline.models.json_file import read_json
-from paceline.models.layout import fuse
+from paceline.models.layout import parts_of
 from paceline.models.linear import Linear
 from paceline.models.safetensors_file import read_tensors
 from paceline.models.spec import transformer_spec
@@ -56,12 +56,12 @@ def load_transformer(
         CheckpointError: missing, truncated, unsafe, unsupported or inconsistent; see `paceline.errors`.
     """
     spec = transformer_spec(model_config(folder))
-    state = fuse(read_tensors(folder), spec)
+    parts = parts_of(read_tensors(folder), spec)
     with _Unfilled():
         model = Transformer(spec)
-    dtype = dtype or state["embed.weight"].dtype
+    dtype = dtype or parts["embed.weight"][0].dtype
     form = _Form(dtype, attention_dtype or dtype, torch.device(device), arithmetic, keep_weights)
-    _fill(model, state, form)
+    _fill(model, parts, form)
     if spec.tied_head and not form.lean:  # otherwise the head gives back what it has packed
         # Filling made two parameters of the one tensor.
         model.head.weight = nn.Parameter(model.embed.weight)
@@ -100,12 +100,12 @@ def load_drafter(
             "taken. If the drafter was trained on others, few of its drafts will be accepted.",
             stacklevel=2,
         )
-    state = fuse(read_tensors(folder), spec)
+    parts = parts_of(read_tensors(folder), spec)
     with _Unfilled():
         drafter = Drafter(spec, target)
     dtype, device = dtype or target.product_dtype, torch.device(device or target.embed.weight.device)
     form = _Form(dtype, attention_dtype or dtype, device, arithmetic, keep_weights)
-    _fill(drafter, state, form)
+    _fill(drafter, parts, form)
     if not trainable:
         _prepare(drafter, form)
     return drafter
@@ -194,23 +194,26 @@ def _prepare(module: Transformer | Drafter, form: _Form) -> None:
         native.trim()
 
 
-def _fill(module: Transformer | Drafter, state: dict[str, Tensor], form: _Form) -> None:
-    """Make the tensors of `state` the parameters of a module that was built without memory. Empties `state`."""
+def _fill(module: Transformer | Drafter, parts: dict[str, list[Tensor]], form: _Form) -> None:
+    """Make the tensors of `parts` the parameters of a module that was built without memory. Empties `parts`."""
     products = {name: child for name, child in module.named_modules() if isinstance(child, Linear)}
     wholes = {name for name, child in module.named_modules() if isinstance(child, nn.Embedding)} | products.keys()
     converted: dict[str, Tensor] = {}
-    while state:  # one by one, so that a model is not held twice while it is converted
-        name, tensor = state.popitem()
+    while parts:  # one by one, so that a model is not held twice while it is converted
+        name, found = parts.popitem()
         owner, _, own = name.rpartition(".")
-        if form.arithmetic != native.EXACT and owner in products and not tensor.isfinite().all():
+        if form.arithmetic != native.EXACT and owner in products and not all(each.isfinite().all() for each in found):
             told = f"The checkpoint's {name} holds a number that is not finite."
             raise CheckpointError(told, remedy="It cannot be rounded to int8; use another precision.")
-        dtype = form.dtype if owner in wholes else form.norm_dtype
-        of_product = owner in products and own == "weight" and tensor.is_floating_point()
-        of_embedding = owner in wholes - products.keys() and tensor.dtype == torch.bfloat16
-        as_it_is = form.lean and (of_product or of_embedding)
-        converted[name] = tensor if as_it_is else tensor.to(form.device, dtype)
+        if form.lean and owner in products and own == "weight":
+            products[owner].take(found, form.dtype)
+            converted[name] = products[owner].weight
+        elif form.lean and owner in wholes - products.keys() and found[0].dtype == torch.bfloat16:
+            converted[name] = found[0]  # an embedding, where it is
+        else:
+            converted[name] = torch.cat(found).to(form.device, form.dtype if owner in wholes else form.norm_dtype)
     module.load_state_dict(converted, assign=True)
     for product in products.values():
-        product.arithmetic, product.lean = form.arithmetic, form.dtype if form.lean else None
-    assert not any(tensor.is_meta for tensor in (*module.parameters(), *module.buffers(), module.rotary.frequencies))
+        product.arithmetic = form.arithmetic
+    held = [*module.buffers(), module.rotary.frequencies, *module.parameters()]
+    assert form.lean or not any(tensor.is_meta for tensor in held)

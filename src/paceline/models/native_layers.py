@@ -152,7 +152,7 @@ def _handed_over(layers: Sequence[Layer], couplings: Sequence[Coupling | None]) 
     for layer, coupling in zip(layers, couplings, strict=True):
         yield _weights(layer) if coupling is None else _coupled(_weights(layer), coupling)
         for linear in (*layer.linears(), *(() if coupling is None else coupling.linears())):
-            linear.was_packed()
+            linear.sources = ()
 
 
 def _weights(layer: Layer) -> native.LayerWeights:
@@ -162,10 +162,10 @@ def _weights(layer: Layer) -> native.LayerWeights:
         mlp_norm=layer.mlp_norm.weight,
         query_norm=None if head_norm is None else head_norm.q,
         key_norm=None if head_norm is None else head_norm.k,
-        qkv=layer.qkv.weight.float(),
-        out=layer.out.weight.float(),
-        gate_up=layer.gate_up.weight.float(),
-        down=layer.down.weight.float(),
+        qkv=layer.qkv.values(),
+        out=layer.out.values(),
+        gate_up=layer.gate_up.values(),
+        down=layer.down.values(),
         qkv_bias=_wide(layer.qkv.bias),
         out_bias=_wide(layer.out.bias),
         gate_up_bias=_wide(layer.gate_up.bias),
@@ -181,7 +181,7 @@ def _coupled(weights: native.LayerWeights, coupling: Coupling) -> native.LayerWe
     around, of_mlp = coupling.attention, coupling.mlp
     return weights._replace(
         attention_base=around.base_kernel,
-        attention_projection=around.kernel_projection.weight.float(),
+        attention_projection=around.kernel_projection.values(),
         mlp_base=of_mlp.base_kernel,
-        mlp_projection=of_mlp.kernel_projection.weight.float(),
+        mlp_projection=of_mlp.kernel_projection.values(),
     )

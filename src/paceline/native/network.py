@@ -156,6 +156,8 @@ class Network:
         self._hidden = len(norm)
         for layer in layers:
             self._native.add(native.Layer(*map(plain, layer)))
+            del layer  # before the next one is made
+            native.trim()  # else pieces of all that was converted are held beside what was packed
 
     @property
     def nbytes(self) -> int:
