@@ -19,7 +19,7 @@ from paceline.models.transformer import Transformer
 
 __all__ = ["ModelClock", "timed"]
 
-_OF_TARGET = "forward", "read", "choose", "head"
+_OF_TARGET = "forward", "read", "choose", "go_on", "head"
 _OF_DRAFTER = "forward", "read", "choose", "rank"
 """Methods that make a pass, the head aside."""
 
