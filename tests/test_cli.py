@@ -465,7 +465,7 @@ def test_an_unknown_precision_is_refused_with_the_list(run: Run, command: tuple[
     told = run(*command, "--precision", "int3")
     assert told.code == 2
     assert "int3" in told.err
-    assert "'exact' or 'mixed' or 'half' or 'int8' or 'int8-32'." in told.err
+    assert "'exact' or 'mixed' or 'half' or 'int8' or 'int8-32' or 'w8a8'." in told.err
 
 
 @pytest.mark.parametrize("precision", ["exact", "mixed", "half"])

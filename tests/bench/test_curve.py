@@ -14,7 +14,7 @@ from rich.console import Console
 from tiny import GOLDEN
 
 import paceline.bench.curve as bench_curve_module
-from paceline import LLM, Sampling
+from paceline import LLM, Sampling, native
 from paceline.bench.curve import bench_curve, best_blocks, sweet_spot
 from paceline.bench.curve_report import conclusions, show_curve
 from paceline.bench.fidelity import fidelity_of
@@ -26,6 +26,12 @@ from paceline.errors import ConfigError
 
 TARGET, DRAFT = GOLDEN / "dflash-v1-full" / "target", GOLDEN / "dflash-v1-full" / "draft"
 PROMPTS = {"long_text": [[1, 2, 3, 4, 5], [6, 7, 8]], "code": [[9, 10, 11, 12]]}
+
+
+@pytest.fixture(autouse=True)
+def in_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Natively half is mixed."""
+    monkeypatch.setenv(native.VARIABLE, "off")
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from rich.console import Console
 from tiny import GOLDEN
 
 import paceline.bench.run as bench_run
+from paceline import native
 from paceline.bench.figures import Sample, all_identical
 from paceline.bench.machine import machine_ceilings, watch_machine
 from paceline.bench.method import Task
@@ -185,8 +186,9 @@ def test_half_precision(options: DecodeBench) -> None:
     ],
 )
 def test_the_precision_in_effect_is_told(
-    options: DecodeBench, precision: Any, dtypes: tuple[str, ...], title: str
+    options: DecodeBench, precision: Any, dtypes: tuple[str, ...], title: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv(native.VARIABLE, "off")  # natively half is mixed
     result = bench_decode(replace(options, precision=precision, repeats=1))
     settings = result["settings"]
     assert settings["precision"] == precision

@@ -91,10 +91,16 @@ MISTAKES = {
         "product.h", "from * S::bytes);\n        lines +=", "0);\n        lines +=", KERNELS, "a product"
     ),
     "rows that are cut off, not rounded": Mistake(
-        "factors.h", "? (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u", "? bits & 0xffff0000u", KERNELS, "a product"
+        "factors.h",
+        "? (bits + 0x7fffu + (bits >> 16 & 1u)) & 0xffff0000u",
+        "? bits & 0xffff0000u",
+        KERNELS,
+        "a product",
     ),
     "a scale of the first row": Mistake("product.h", "? x.scales[r] : 1", "? x.scales[0] : 1", KERNELS, " alone"),
-    "inputs in another order": Mistake("formats.h", "<< 8 >> 8), (Integers)", ">> 8), (Integers)", KERNELS, "a product"),
+    "inputs in another order": Mistake(
+        "formats.h", "<< 8 >> 8), (Integers)", ">> 8), (Integers)", KERNELS, "a product"
+    ),
     "a window of one more": Mistake(
         "visibility.cpp", ">= *reach.window", "> *reach.window", "visibility.cpp", "networks, case"
     ),

@@ -50,6 +50,11 @@ auto values(const Array& array) {
     return found;
 }
 
+template <class Array>
+bool is(const Array& array, long rows, long columns) {
+    return long(array.shape(0)) == rows && long(array.shape(1)) == columns;
+}
+
 // An arithmetic as Python gives it: what is rounded, and the inputs that share a scale.
 using ArithmeticTuple = std::tuple<std::string, long>;
 

@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "checked_batch.h"
 #include "checked_layer.h"
 #include "embedding.h"
 #include "instructions.h"
@@ -15,23 +16,6 @@ namespace paceline {
 using namespace nb::literals;
 
 namespace {
-
-// Cosines or sines of each row's place, [rows, dim].
-Block<float> turned(const Input<2>& table, const int64_t* places, long rows) {
-    const long dim = table.shape(1);
-    const float* from = values(table);
-    Block<float> found = allocate<float>(rows * dim);
-    for (long row = 0; row < rows; ++row) std::copy_n(from + places[row] * dim, dim, found.get() + row * dim);
-    return found;
-}
-
-// A segment as Python gives it: cache, rows in it, new rows, the row before each of them (none: a chain).
-using SegmentTuple = std::tuple<Output<5>, long, long, std::optional<std::vector<int64_t>>>;
-
-// A pass as Python gives it: tokens, their places in cos and sin, these, the sequences, what each layer lets a row see,
-// the taps, and where they go.
-using BatchTuple = std::tuple<InputIds<1>, InputIds<1>, Input<2>, Input<2>, std::vector<SegmentTuple>, std::vector<bool>,
-                              std::vector<std::optional<int64_t>>, std::vector<long>, std::optional<Output<2>>>;
 
 // How tokens are drawn, for each scored row: scales, noises, keys; and ids that are never drawn.
 using DrawsTuple =
@@ -63,7 +47,7 @@ class CheckedNetwork {
 
     void add(const LayerTensors& tensors) {
         demand(!network_->complete(), "There are more layers than were announced.");
-        const Layer layer = checked(tensors, network_->shape(), arithmetic_);
+        const Layer layer = paceline::checked(tensors, network_->shape(), arithmetic_);
         const nb::gil_scoped_release release;
         network_->add(layer);
     }
@@ -101,7 +85,8 @@ class CheckedNetwork {
         check(batch, head, scored);
         std::vector<int64_t> ids(all);
         const Drawn whole = drawn_of(draws, head, all, 0, ids.data(), nullptr);
-        Checked asked = checked_batch(batch, all / rows);
+        demand(head.columns() <= embedding_.tokens(), "The head has outputs that are no tokens.");
+        CheckedBatch asked = checked(batch, all / rows);
         for (const Segment& segment : asked.segments) demand(segment.chain.rows == 1, "A sequence does not have one row.");
         const nb::gil_scoped_release release;
         std::vector<bool> ended(rows);
@@ -115,7 +100,7 @@ class CheckedNetwork {
             const bool unsound = std::any_of(drawn, drawn + rows, [](int64_t id) { return id < 0; });
             if (unsound || std::find(ended.begin(), ended.end(), false) == ended.end())
                 return {ids.begin(), ids.begin() + done + rows};
-            advance(asked, drawn);
+            asked.advance(drawn, network_->shape().hidden);
         }
         return ids;
     }
@@ -134,11 +119,6 @@ class CheckedNetwork {
     std::size_t bytes() const { return network_->bytes(); }
 
   private:
-    template <class Array>
-    static bool is(const Array& array, long rows, long columns) {
-        return long(array.shape(0)) == rows && long(array.shape(1)) == columns;
-    }
-
     void check(const BatchTuple& batch, const Linear& head, const std::vector<long>& rows) const {
         demand(head.pool() == pool_.get() && head.depth() == network_->shape().hidden,
                "The head is another network's.");
@@ -166,101 +146,24 @@ class CheckedNetwork {
         return drawn;
     }
 
-    // A pass that may be made: its rows, and where what it gives is to go.
-    struct Checked {
-        std::vector<int64_t> ids, places;
-        const Input<2> &cos, &sin;
-        std::vector<Segment> segments;
-        std::vector<Reach> reach;
-        const std::vector<long>& taps;
-        float* features;
-    };
-
-    // `passes`: each of them a row further than the one before, with features of its own.
-    Checked checked_batch(const BatchTuple& batch, long passes) const {
-        const auto& [tokens, places, cos, sin, tuples, causal, windows, taps, features] = batch;
-        demand(network_->complete(), "Layers are missing.");
-        const Shape& shape = network_->shape();
-        const long rows = tokens.shape(0);
-        embedding_.check(values(tokens), rows);
-        check_places(places, cos, sin, rows, shape.dim, passes);
-        demand(features ? is(*features, passes * rows, long(taps.size()) * shape.hidden) : taps.empty(),
-               "features is not [rows, taps * hidden].");
-        for (long tap : taps) demand(tap >= 0 && tap < network_->layers(), "A tap is no layer.");
-        const int64_t *ids = values(tokens), *at = values(places);
-        return {{ids, ids + rows}, {at, at + rows}, cos, sin, segments_of(tuples, rows, passes), reach_of(causal, windows),
-                taps, features ? values(*features) : nullptr};
-    }
-
     void run(const BatchTuple& batch, float* hidden, const Scored& scored) {
-        const Checked asked = checked_batch(batch, 1);
+        const CheckedBatch asked = checked(batch, 1);
         const nb::gil_scoped_release release;
         pass(asked, hidden, scored);
     }
 
-    void pass(const Checked& asked, float* hidden, const Scored& scored) {
+    CheckedBatch checked(const BatchTuple& batch, long passes) const {
+        demand(network_->complete(), "Layers are missing.");
+        embedding_.check(values(std::get<0>(batch)), std::get<0>(batch).shape(0));
+        return checked_batch(batch, *network_, passes);
+    }
+
+    void pass(const CheckedBatch& asked, float* hidden, const Scored& scored) {
         const long rows = asked.ids.size();
         const Block<float> x = allocate<float>(rows * network_->shape().hidden);
         embedding_.look_up(asked.ids.data(), rows, x.get());
-        const Block<float> cos = turned(asked.cos, asked.places.data(), rows);
-        const Block<float> sin = turned(asked.sin, asked.places.data(), rows);
+        const Block<float> cos = asked.turned(asked.cos), sin = asked.turned(asked.sin);
         network_->run({x.get(), cos.get(), sin.get(), asked.segments, asked.reach, asked.taps, hidden, asked.features, scored});
-    }
-
-    // To the row behind, which is what was drawn.
-    void advance(Checked& asked, const int64_t* drawn) const {
-        const long rows = asked.ids.size();
-        asked.ids.assign(drawn, drawn + rows);
-        for (int64_t& place : asked.places) ++place;
-        for (Segment& segment : asked.segments) ++segment.chain.past;
-        if (asked.features) asked.features += rows * long(asked.taps.size()) * network_->shape().hidden;
-    }
-
-    std::vector<Segment> segments_of(const std::vector<SegmentTuple>& tuples, std::size_t rows, long passes) const {
-        const Shape& shape = network_->shape();
-        std::vector<Segment> segments;
-        std::size_t found = 0;
-        for (const auto& [cache, past, own, tree] : tuples) {
-            demand(long(cache.shape(0)) == network_->layers() && cache.shape(1) == 2 &&
-                       long(cache.shape(2)) == shape.kv_heads && long(cache.shape(4)) == shape.dim,
-                   "A cache is not [layers, 2, kv_heads, capacity, head_dim].");
-            demand(past >= 0 && own >= 0 && past <= long(cache.shape(3)) - own - (passes - 1),
-                   "A cache has no room for its rows.");
-            if (tree) check_tree(*tree, own);
-            const Chain chain{past, own, tree.value_or(std::vector<int64_t>{})};
-            segments.push_back({chain, values(cache), long(cache.shape(3))});
-            found += own;
-        }
-        demand(found == rows, "The rows of the segments are not those of x.");
-        return segments;
-    }
-
-    static void check_places(const InputIds<1>& places, const Input<2>& cos, const Input<2>& sin, long rows, long dim,
-                             long passes) {
-        demand(long(places.shape(0)) == rows, "There are not as many places as tokens.");
-        demand(long(cos.shape(1)) == dim && long(sin.shape(1)) == dim && cos.shape(0) == sin.shape(0),
-               "cos and sin are not both [places, head_dim].");
-        const int64_t* at = values(places);
-        demand(std::all_of(at, at + rows, [&](int64_t place) { return place >= 0 && place <= int64_t(cos.shape(0)) - passes; }),
-               "A place is not in cos and sin.");
-    }
-
-    static void check_tree(const std::vector<int64_t>& tree, long rows) {
-        demand(long(tree.size()) == rows, "A tree does not name as many rows as its segment has.");
-        for (long row = 0; row < rows; ++row)
-            demand(tree[row] >= -1 && tree[row] < row, "A row of a tree does not stand behind the row before it.");
-    }
-
-    std::vector<Reach> reach_of(const std::vector<bool>& causal,
-                                const std::vector<std::optional<int64_t>>& windows) const {
-        demand(long(causal.size()) == network_->layers() && long(windows.size()) == network_->layers(),
-               "causal and windows do not name every layer once.");
-        std::vector<Reach> reach;
-        for (std::size_t layer = 0; layer < causal.size(); ++layer) {
-            demand(!windows[layer] || *windows[layer] > 0, "A window is not positive.");
-            reach.push_back({causal[layer], windows[layer]});
-        }
-        return reach;
     }
 
     const std::shared_ptr<Pool> pool_;

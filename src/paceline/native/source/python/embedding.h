@@ -17,6 +17,7 @@ class Embedding {
         std::visit([this](const auto& of) { values(of), tokens_ = of.shape(0), size_ = of.shape(1); }, table_);
     }
 
+    long tokens() const { return tokens_; }
     long size() const { return size_; }
 
     // Rows [tokens, size].
