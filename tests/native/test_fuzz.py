@@ -80,10 +80,10 @@ MISTAKES = {
     "one value too many is read": Mistake(
         "simd.h", "memcpy(lanes, from, count * ", "memcpy(lanes, from, (count + 1) * ", KERNELS, "heap-buffer-overflow"
     ),
-    "three rows are multiplied in another way": Mistake(
+    "five rows are multiplied in another way": Mistake(
         "product.h",
         "S::factor(x.at + r * x.stride",
-        "S::factor(x.at + (R == 3 ? 0 : r) * x.stride",
+        "S::factor(x.at + (R == 5 ? 0 : r) * x.stride",
         KERNELS,
         " alone",
     ),
