@@ -118,7 +118,7 @@ def test_without_the_extension_torch_alone_is_measured(options: KernelBench, mon
     assert {each["variant"] for each in found["points"]} == {"torch", "F.linear"}
     assert found["machine"]["native"] == f"{native.VARIABLE} is off."
     assert found["points"][0]["quartiles"] is None, "of one turn"
-    assert f"native (float32 on the CPU): {native.VARIABLE} is off; other" in " ".join(told(found).split())
+    assert f"native (on the CPU): {native.VARIABLE} is off; other" in " ".join(told(found).split())
 
 
 def test_the_result_is_shown_kept_and_drawn(result: dict[str, Any], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def result(**machine: Any) -> dict[str, Any]:
 def test_a_result_says_what_native_passes_use_or_why_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
     for said, used in (("avx2", "avx2"), ("PACELINE_NATIVE is off.", "PACELINE_NATIVE is off")):
         for told in (caption(result(native=said)), machine_told(result(native=said))):
-            assert f"torch 2.13; native (float32 on the CPU): {used}; " in told
+            assert f"torch 2.13; native (on the CPU): {used}; " in told
     assert "native" not in caption(result()) + machine_told(result())
     monkeypatch.setenv(native.VARIABLE, "off")
     assert machine_facts(torch.device("cpu"))["native"] == "PACELINE_NATIVE is off."

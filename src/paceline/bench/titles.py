@@ -59,7 +59,7 @@ def _processor(result: Result) -> str:
     told = f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, torch {machine['torch']}"
     if "native" not in machine:  # a result of an older version
         return told
-    return f"{told}; native (float32 on the CPU): {machine['native'].rstrip('.')}"
+    return f"{told}; native (on the CPU): {machine['native'].rstrip('.')}"
 
 
 def _company(result: Result) -> str:
